@@ -1,0 +1,232 @@
+"""The paper's own numbers as data, and which run measures which of them.
+
+The paper is T. R. Akkuş, Ş. T. Kocabay, K. A. Yüksel and H. Sawaf, "Selectivity and
+Shape in the Design of Forward-Forward Goodness Functions" (preprint). Every accuracy
+that its tables print is one line of ``assets/paper_results.csv``; the column ``note``
+says where the paper disagrees with itself. Nothing here imports jax.
+"""
+
+import csv
+import dataclasses
+import functools
+import math
+from collections.abc import Mapping
+from importlib import resources
+from typing import Any
+
+CITATION = (
+    "T. R. Akkuş, Ş. T. Kocabay, K. A. Yüksel, H. Sawaf: Selectivity and Shape in "
+    "the Design of Forward-Forward Goodness Functions (preprint)"
+)
+
+# The tables of the paper, in its order, and what each one shows.
+TABLES = {
+    "tab:main": "Main results on Fashion-MNIST",
+    "tab:goodness": "Best of each goodness function on Fashion-MNIST",
+    "tab:interaction": "Goodness x activation on Fashion-MNIST, standard pathway",
+    "tab:cross_dataset": "Six datasets",
+    "tab:seeds": "Five seeds: mean ± standard deviation",
+    "tab:mnist_full": "All configurations on MNIST",
+    "tab:fashion_full": "All configurations on Fashion-MNIST",
+    "tab:sweep_full": "The sweeps over k, alpha and p on Fashion-MNIST",
+    "tab:burstiness_detail": "Burstiness with every activation on Fashion-MNIST",
+    "tab:2x500": "The small network, 2x500",
+    "tab:scaling": "From 2x500 to 4x2000",
+}
+
+# What all numbers of the paper have in common. A run with another value of one of
+# these fields measures something else. 0 (or null) means no limit, no validation set.
+SETTINGS: dict[str, float] = {
+    "epochs": 60,
+    "batch_size": 500,
+    "learning_rate": 1e-3,
+    "threshold": 2.0,
+    "label_scale": 5.0,
+    "train_limit": 0,
+    "test_limit": 0,
+    "valid_fraction": 0.0,
+}
+_UNSET_MEANS_PAPER = ("train_limit", "test_limit", "valid_fraction")
+
+# The parameter that a goodness function takes, and its value in a row without one.
+DEFAULTS: dict[str, tuple[str, float]] = {
+    "topk": ("k_fraction", 0.02),
+    "ln_topk": ("k_fraction", 0.02),
+    "contrast_topk": ("k_fraction", 0.01),
+    "entmax": ("alpha", 1.5),
+    "moment": ("p", 6),
+}
+PARAMETERS = ("k_fraction", "alpha", "p")
+
+_FULL_SIZE = (4, 2000)
+# Where tables print different numbers for one run, the complete ones come first.
+_TRUST = (
+    "tab:fashion_full",
+    "tab:mnist_full",
+    "tab:sweep_full",
+    "tab:burstiness_detail",
+    "tab:interaction",
+    "tab:cross_dataset",
+    "tab:seeds",
+    "tab:main",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One accuracy that the paper prints."""
+
+    table: str
+    dataset: str
+    num_layers: int
+    width: int
+    pathway: str
+    activation: str  # "best": the best of `activations`
+    goodness: str
+    k_fraction: float | None  # k_fraction, alpha and p are None where the goodness
+    alpha: float | None  # function does not use them; otherwise the default is
+    p: int | None  # filled in
+    norm_gate: bool | None  # None: the better of on and off
+    seeds: tuple[int, ...]
+    accuracy: float  # in percent
+    std: float | None  # over the seeds
+    note: str
+
+    @property
+    def size(self) -> str:
+        """Layers x units, as the paper writes it."""
+        return f"{self.num_layers}x{self.width}"
+
+    @property
+    def activations(self) -> tuple[str, ...]:
+        """The activations that the paper chose this number from."""
+        if self.activation != "best":
+            return (self.activation,)
+        if self.goodness == "entmax":  # the table's footnote: GELU only
+            return ("gelu",)
+        if self.goodness == "sos" and self.pathway == "standard":
+            return ("relu", "gelu", "swish")
+        return ("gelu", "swish")
+
+
+@functools.cache
+def _rows() -> tuple[Row, ...]:
+    source = resources.files("ffjax") / "assets" / "paper_results.csv"
+    lines = source.read_text(encoding="utf-8").splitlines()
+    return tuple(_parse(line) for line in csv.DictReader(lines))
+
+
+def rows() -> list[Row]:
+    """All numbers of the paper, in the order of the file."""
+    return list(_rows())
+
+
+def matches(row: Row, spec: Mapping[str, Any]) -> bool:
+    """Whether ``spec`` is a run that ``row`` reports, at the paper's full settings.
+
+    A row that is the best of several activations or of the norm gate on and off is
+    matched by each of them.
+    """
+    return (
+        spec.get("dataset") == row.dataset
+        and spec.get("num_layers") == row.num_layers
+        and spec.get("width") == row.width
+        and _same_method(row, spec)
+        and spec.get("activation") in row.activations
+        and row.norm_gate in (None, bool(spec.get("norm_gate")))
+        and at_settings(spec)
+    )
+
+
+def at_settings(spec: Mapping[str, Any]) -> bool:
+    """Whether everything but method, dataset and size is as in the paper."""
+    for field, value in SETTINGS.items():
+        found = spec.get(field)
+        if found is None and field in _UNSET_MEANS_PAPER:
+            continue
+        if not _close(found, value):
+            return False
+    return True
+
+
+def orientation(spec: Mapping[str, Any]) -> Row | None:
+    """The paper's 4×2000, 60-epoch number for the same method, if it prints one.
+
+    Only for orientation: sizes, epochs and the norm gate of ``spec`` may differ.
+    The embedded fashion_mini is taken for Fashion-MNIST, of which it is a part.
+    """
+    dataset = spec.get("dataset")
+    dataset = "fashion_mnist" if dataset == "fashion_mini" else dataset
+    goodness = spec.get("goodness")
+    # The paper's game-theoretic numbers fit the other formula at least as well.
+    goodness = "game_theoretic" if goodness == "game_theoretic_shah" else goodness
+    wanted = {**spec, "goodness": goodness}
+    found = [
+        row
+        for row in _rows()
+        if row.dataset == dataset
+        and (row.num_layers, row.width) == _FULL_SIZE
+        and row.activation == spec.get("activation")
+        and _same_method(row, wanted)
+    ]
+    trusted = [row for row in found if row.table in _TRUST]
+    return min(trusted, key=lambda row: _TRUST.index(row.table), default=None)
+
+
+def parameters(spec: Mapping[str, Any]) -> dict[str, float]:
+    """The goodness parameters in force: given, or the paper's default."""
+    name, default = DEFAULTS.get(spec.get("goodness", ""), (None, None))
+    given = {key: spec[key] for key in PARAMETERS if spec.get(key) is not None}
+    if name is None:
+        # A user's own function may use any of them; the paper's others use none.
+        return given
+    return {name: given.get(name, default)}
+
+
+def _same_method(row: Row, spec: Mapping[str, Any]) -> bool:
+    if row.pathway != spec.get("pathway") or row.goodness != spec.get("goodness"):
+        return False
+    if row.goodness not in DEFAULTS:
+        return True
+    name, default = DEFAULTS[row.goodness]
+    given = spec.get(name)
+    return _close(getattr(row, name), default if given is None else given)
+
+
+def _close(a: Any, b: Any) -> bool:
+    try:
+        return math.isclose(float(a), float(b), rel_tol=1e-6, abs_tol=1e-12)
+    except (TypeError, ValueError):
+        return False
+
+
+def _parse(line: dict[str, str]) -> Row:
+    num_layers, width = line["architecture"].split("x")
+    name, default = DEFAULTS.get(line["goodness"], (None, None))
+    given = {
+        "k_fraction": float(line["k_percent"]) / 100 if line["k_percent"] else None,
+        "alpha": float(line["alpha"]) if line["alpha"] else None,
+        "p": int(line["p"]) if line["p"] else None,
+    }
+    if name is not None and given[name] is None:
+        given[name] = default
+    gates = {"best": None, "on": True, "off": False}
+    # The paper names seed 42 only; its five seeds are taken to follow it.
+    seeds = (
+        tuple(range(42, 47)) if line["seeds"] == "5 seeds" else (int(line["seeds"]),)
+    )
+    return Row(
+        table=line["table"],
+        dataset=line["dataset"],
+        num_layers=int(num_layers),
+        width=int(width),
+        pathway=line["pathway"],
+        activation=line["activation"],
+        goodness=line["goodness"],
+        norm_gate=gates[line["norm_gate"]],
+        seeds=seeds,
+        accuracy=float(line["accuracy"]),
+        std=float(line["std"]) if line["std"] else None,
+        note=line["note"],
+        **given,
+    )
