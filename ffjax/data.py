@@ -1,8 +1,8 @@
 """Datasets by name: arrays in memory, flattened and normalised.
 
-The order of the images does not depend on where they came from. Each split is sorted by
-the SHA-256 of label and pixels, which is as good as a fixed shuffle: ``train_limit`` and
-``test_limit`` take the first images of that order, and the validation part is its end.
+The order of the images does not depend on where they came from: each split is sorted
+by the SHA-256 of label and pixels, which is as good as a fixed shuffle. ``train_limit``
+and ``test_limit`` take the first images of that order; its end is the validation part.
 
 Nothing here imports jax or TensorFlow, and TFDS only where it is needed.
 """
@@ -11,6 +11,7 @@ import dataclasses
 import difflib
 import hashlib
 import io
+import math
 import pathlib
 from typing import Any, NamedTuple
 
@@ -247,4 +248,4 @@ def _normalise(
             result[:, channel] = table[pixels[:, channel]]
         else:
             result[:, channel] = (pixels[:, channel].astype(np.float64) - m) / s
-    return result.reshape(len(images), -1)
+    return result.reshape(len(images), math.prod(images.shape[1:]))

@@ -1,4 +1,4 @@
-"""Makes fashion_mini.npz: python make_fashion_mini.py FOLDER [OUTPUT]
+"""Makes fashion_mini.npz, the embedded dataset: make_fashion_mini.py FOLDER [OUTPUT].
 
 FOLDER holds Fashion-MNIST's four IDX files, packed or not. Those of the package were
 taken from Debian's dataset-fashion-mnist 0.0~git20200523.55506a9-1, where they lie in
