@@ -1,0 +1,335 @@
+r"""Goodness functions: activations -> one number that says how well a layer likes them.
+
+A goodness function is pure and reduces the last axis of h, of width d; every leading
+axis is a batch axis. Its keyword arguments are its parameters, and their defaults are
+the paper's. Decorating a function with ``register`` is all that it takes to add one, here
+or in a file of your own:
+
+    from ffjax.goodness import register
+
+    @register
+    def l4_over_l2(h):
+        return jnp.mean(h**4, axis=-1) / (jnp.mean(h**2, axis=-1) + 1e-8) ** 2
+
+and then ``--config.goodness=my_module:l4_over_l2``.
+
+Equation and section numbers are those of "Selectivity and Shape in the Design of
+Forward-Forward Goodness Functions".
+"""
+
+import dataclasses
+import difflib
+import functools
+import importlib
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ffjax import norm
+from ffjax.entmax import entmax as _entmax
+from ffjax.errors import UserError
+
+MOMENTUM = 0.9  # of the running means of functions that keep one
+
+
+@dataclasses.dataclass(frozen=True)
+class Definition:
+    """An entry of GOODNESS: the function, and what it keeps a running mean of, if any."""
+
+    name: str
+    fn: Callable[..., jax.Array]
+    running: Callable[[jax.Array], jax.Array] | None = None
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """The function's parameters and their defaults."""
+        parameters = inspect.signature(self.fn).parameters.values()
+        return {p.name: p.default for p in parameters if p.kind == p.KEYWORD_ONLY}
+
+    def __call__(self, *args, **kwargs) -> jax.Array:
+        """Calls the plain function, so that a decorated name still works as one."""
+        return self.fn(*args, **kwargs)
+
+
+GOODNESS: dict[str, Definition] = {}
+
+
+def register(fn=None, *, running=None):
+    """Decorator: enters a function into GOODNESS under its own name.
+
+    Args:
+      fn: ``fn(h, *, parameter=default, ...)``; with ``running``,
+        ``fn(h, running_mean, *, ...)``.
+      running: a function of h whose exponential running mean over the training batches
+        is handed to ``fn`` as a constant: the layer's state, like that of batch norm.
+    """
+    if fn is None:
+        return functools.partial(register, running=running)
+    definition = Definition(fn.__name__, fn, running)
+    # A user's module may be imported under two names; a built-in may not be replaced.
+    existing = GOODNESS.get(fn.__name__)
+    if existing is not None and existing.fn.__module__ == __name__:
+        raise UserError(
+            f"goodness {fn.__name__!r} is a built-in one: choose another name"
+        )
+    GOODNESS[fn.__name__] = definition
+    return definition
+
+
+@dataclasses.dataclass(frozen=True)
+class Goodness:
+    """A goodness function with its parameters set: hashable, so jit can tell it apart.
+
+    ``g(h)`` measures h. A function with a running mean also takes the layer's state,
+    ``g(h, state)``; without it, its initial value is used. State is an empty tuple for
+    the functions that have none.
+    """
+
+    definition: Definition
+    params: tuple[tuple[str, Any], ...]
+
+    def __call__(self, h: jax.Array, state: Any = ()) -> jax.Array:
+        """Goodness of h over its last axis."""
+        h = jnp.asarray(h)
+        if not jnp.issubdtype(h.dtype, jnp.floating):
+            h = h.astype(jnp.float32)
+        if self.definition.running is None:
+            return self.definition.fn(h, **dict(self.params))
+        mean = state if isinstance(state, jax.Array) else self.init()
+        mean = jax.lax.stop_gradient(mean).astype(h.dtype)
+        return self.definition.fn(h, mean, **dict(self.params))
+
+    def init(self) -> Any:
+        """The state of an untrained layer."""
+        return () if self.definition.running is None else jnp.zeros((), jnp.float32)
+
+    def update(self, state: Any, h: jax.Array) -> Any:
+        """The state after a batch of activations, positive and negative ones alike."""
+        if self.definition.running is None:
+            return state
+        mean = jnp.mean(self.definition.running(jax.lax.stop_gradient(h)))
+        return MOMENTUM * state + (1 - MOMENTUM) * mean
+
+    def combine(self, states: list[Any]) -> Any:
+        """The state for the concatenation of several layers: the mean of theirs."""
+        if self.definition.running is None:
+            return ()
+        return sum(states[1:], start=states[0]) / len(states)
+
+
+def make(name: str, **params: Any) -> Goodness:
+    """The goodness function called ``name`` with the given parameters.
+
+    Args:
+      name: a name in GOODNESS, or "module:function" for a registered one of your own.
+      **params: values for the function's keyword arguments; the rest keep the paper's
+        defaults. topk, contrast_topk and ln_topk take ``fraction``, entmax takes
+        ``alpha``, moment takes ``p``.
+    """
+    definition = find(name)
+    defaults = definition.defaults
+    for key, value in params.items():
+        if key not in defaults:
+            allowed = ", ".join(defaults) or "none"
+            raise UserError(
+                f"goodness {name!r} has no parameter {key!r} (it has: {allowed})"
+            )
+        check_param(key, value)
+    return Goodness(definition, tuple(sorted({**defaults, **params}.items())))
+
+
+def find(name: str) -> Definition:
+    """Looks a name up in GOODNESS, importing the module of a "module:function" name."""
+    if not isinstance(name, str):
+        raise UserError(
+            f"goodness={name!r}: the name of a goodness function is a string"
+        )
+    if ":" in name:
+        return _find_in_module(name)
+    if name not in GOODNESS:
+        close = difflib.get_close_matches(name, GOODNESS, n=1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        raise UserError(
+            f"goodness={name!r}: unknown; {hint}known are {', '.join(sorted(GOODNESS))}, "
+            "and module:function for one of your own"
+        )
+    return GOODNESS[name]
+
+
+def _find_in_module(name: str) -> Definition:
+    module_name, _, function_name = name.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except (ImportError, ValueError) as error:
+        raise UserError(
+            f"goodness={name!r}: cannot import module {module_name!r} ({error}); it must "
+            "lie in the current folder or on PYTHONPATH"
+        ) from None
+    definition = getattr(module, function_name, None)
+    if not isinstance(definition, Definition):
+        raise UserError(
+            f"goodness={name!r}: {module_name} has no goodness function "
+            f"{function_name!r}; decorate it with ffjax.goodness.register"
+        )
+    return definition
+
+
+# What a parameter of a given name may be, for built-in functions and users' own.
+_DOMAINS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "fraction": (lambda v: _is_number(v) and 0 < v <= 1, "a number in (0, 1]"),
+    "alpha": (lambda v: _is_number(v) and 1 <= v < math.inf, "a number >= 1"),
+    "p": (lambda v: type(v) is int and v >= 1, "an integer >= 1"),
+}
+
+
+def check_param(name: str, value: Any, *, shown: str | None = None) -> None:
+    """Raises a UserError if a parameter of this name cannot have this value."""
+    if name in _DOMAINS:
+        is_allowed, allowed = _DOMAINS[name]
+        if not is_allowed(value):
+            raise UserError(f"{shown or name}={value!r}: must be {allowed}")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+# --- Dense functions -------------------------------------------------------------------
+
+
+@register
+def sos(h: jax.Array) -> jax.Array:
+    r"""Sum of squares, scaled by the width: g = (1/d) sum_i h_i^2 (section 2 and 4.1)."""
+    return jnp.mean(h * h, axis=-1)
+
+
+@register
+def variance(h: jax.Array) -> jax.Array:
+    r"""g = (1/d) sum_i (h_i - mu)^2, the biased variance (section 3.4)."""
+    return jnp.mean(jnp.square(norm.centre(h)), axis=-1)
+
+
+@register
+def neg_entropy(h: jax.Array) -> jax.Array:
+    r"""g = log d + sum_i p_i log p_i with p = softmax(h) (section 3.4).
+
+    The log d, which the paper does not print, makes a uniform layer 0 and a one-hot one
+    log d, so that goodness can cross the threshold; without it accuracy is 22.7 %.
+    """
+    log_p = jax.nn.log_softmax(h, axis=-1)
+    return math.log(h.shape[-1]) + jnp.sum(jnp.exp(log_p) * log_p, axis=-1)
+
+
+@register(running=sos.fn)
+def softmax_energy_margin(
+    h: jax.Array,
+    running_mean: jax.Array,
+    *,
+    temperature: float = 1.0,
+    margin: float = 0.5,
+) -> jax.Array:
+    r"""g = g_sos - lambda * mean(g_sos) * log sum_i exp(h_i / T) (appendix A).
+
+    mean(g_sos) is a running mean over the training batches, lambda = 0.5, T = 1.
+    """
+    energy = -jax.nn.logsumexp(h / temperature, axis=-1)
+    return sos.fn(h) + margin * running_mean * energy
+
+
+@register
+def game_theoretic(h: jax.Array) -> jax.Array:
+    r"""g = sum_i w_i h_i^2 with w_i = |h_i| / (sum_j |h_j| + eps) (appendix A)."""
+    weight = jnp.abs(h)
+    total = jnp.sum(weight, axis=-1) + 1e-12
+    return jnp.sum(weight * h * h, axis=-1) / total
+
+
+@register
+def game_theoretic_shah(h: jax.Array) -> jax.Array:
+    r"""g = (1/d) sum_i h_i^2 (1 + w_i / 10) with w_i as in game_theoretic.
+
+    The formula of the benchmark that the paper cites. It ties with sos, as the paper's
+    tables do, while the formula that the paper prints does not.
+    """
+    weight = jnp.abs(h)
+    share = weight / (jnp.sum(weight, axis=-1, keepdims=True) + 1e-12)
+    return jnp.mean(h * h * (1 + 0.1 * share), axis=-1)
+
+
+# --- Selective functions ---------------------------------------------------------------
+
+
+@register
+def topk(h: jax.Array, *, fraction: float = 0.02) -> jax.Array:
+    r"""g = (1/k) sum of the k largest h_i, k = max(5, floor(fraction * d)) (eq. 3)."""
+    return _mean_of_largest(h, _count(fraction, h.shape[-1]))
+
+
+@register
+def contrast_topk(h: jax.Array, *, fraction: float = 0.01) -> jax.Array:
+    r"""g = mean of the k largest h_i - mean of the k smallest (section 3.4)."""
+    k = _count(fraction, h.shape[-1])
+    return _mean_of_largest(h, k) + _mean_of_largest(-h, k)
+
+
+@register
+def ln_topk(h: jax.Array, *, fraction: float = 0.02) -> jax.Array:
+    r"""g = g_topk(LN(h)), LN without trainable scale and shift (section 3.4)."""
+    return _mean_of_largest(norm.layer_norm(h), _count(fraction, h.shape[-1]))
+
+
+@register
+def entmax(h: jax.Array, *, alpha: float = 1.5) -> jax.Array:
+    r"""g = sum_i pi_i h_i^2 with pi = entmax_alpha(h) (eq. 4)."""
+    return jnp.sum(_entmax(h, alpha) * h * h, axis=-1)
+
+
+# --- Shape-sensitive functions ---------------------------------------------------------
+
+
+@register
+def burstiness(h: jax.Array) -> jax.Array:
+    r"""Excess kurtosis: g = m_4 / m_2^2 - 3, m_q = (1/d) sum_i (h_i - mu)^q (eq. 5)."""
+    return _standard_moment(h, 4)
+
+
+@register
+def ln_burstiness(h: jax.Array) -> jax.Array:
+    r"""g = g_burst(LN(h)), the same function up to the eps in LN (section 3.4)."""
+    return _standard_moment(norm.layer_norm(h), 4)
+
+
+@register
+def moment(h: jax.Array, *, p: int = 6) -> jax.Array:
+    r"""g = m_p / m_2^(p/2) - beta_p, beta_p = (p-1)!! for even p, 0 for odd (eq. 6).
+
+    beta_p is the value of a normal distribution. p = 1 and p = 2 are 0 for every h.
+    """
+    return _standard_moment(h, p)
+
+
+def _standard_moment(h: jax.Array, p: int) -> jax.Array:
+    if p <= 2:
+        # m_1 and m_2 / m_2 - 1: zero by construction, with no gradient. Computed, they
+        # would be rounding noise that Adam scales up to full steps.
+        return jnp.zeros(h.shape[:-1], h.dtype)
+    centred = norm.centre(h)
+    second = jnp.mean(centred * centred, axis=-1, keepdims=True)
+    # Powers of the standardised values stay in range where m_p and m_2^(p/2) would not.
+    # The eps is far below the 1e-4 that the variance has in an untrained layer.
+    standard = centred * jax.lax.rsqrt(second + 1e-8)
+    normal = math.prod(range(p - 1, 0, -2)) if p % 2 == 0 else 0
+    return jnp.mean(jax.lax.integer_pow(standard, p), axis=-1) - normal
+
+
+def _count(fraction: float, width: int) -> int:
+    # The tiny addend keeps 0.29 * 100 = 28.999... from losing a neuron.
+    return min(max(5, math.floor(fraction * width + 1e-9)), width)
+
+
+def _mean_of_largest(h: jax.Array, k: int) -> jax.Array:
+    return jnp.mean(jax.lax.top_k(h, k)[0], axis=-1)

@@ -1,0 +1,99 @@
+"""One Forward-Forward layer: dense, activation, norm gate, and the place of its label."""
+
+import functools
+from collections.abc import Callable
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from ffjax import norm
+
+Activation = Callable[[jax.Array], jax.Array]
+
+# The exact GELU, with erf; jax.nn.gelu's default is the tanh approximation.
+_gelu = functools.partial(jax.nn.gelu, approximate=False)
+
+ACTIVATIONS: dict[str, Activation] = {
+    "relu": jax.nn.relu,
+    "gelu": _gelu,
+    "swish": jax.nn.swish,
+    "ln_gelu": lambda x: _gelu(norm.layer_norm(x)),
+    "ln_swish": lambda x: jax.nn.swish(norm.layer_norm(x)),
+}
+
+LabelSite = Literal["none", "input", "output"]
+
+
+def gate(h: jax.Array) -> jax.Array:
+    """The norm gate sigmoid(||h||) * h over the last axis (paper, section 4.1)."""
+    length = jnp.sqrt(jnp.sum(h * h, axis=-1, keepdims=True) + 1e-12)
+    return jax.nn.sigmoid(length) * h
+
+
+class Layer(nn.Module):
+    """h = gate(activation(W x + b)), with a candidate label at one of three sites.
+
+    - "none": the label does not enter here.
+    - "input": W acts on [x ; a onehot(label)]. The amplitude a is the last entry of the
+      input, and W is kept in two parts, so that W_x x is one product for all labels.
+    - "output": goodness is measured on h + W_label onehot(label) (paper, eq. 7), while h
+      itself stays free of the label.
+
+    Weights and biases start uniform in +-1/sqrt(fan_in), W_label in +-1/sqrt(classes).
+    """
+
+    width: int
+    activation: str
+    norm_gate: bool
+    label_site: LabelSite
+    num_classes: int
+
+    @nn.compact
+    def __call__(self, x: jax.Array, label: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Activations of one candidate label.
+
+        Args:
+          x: inputs (..., D); (..., D + 1) if the label enters at the input.
+          label: integers (...).
+
+        Returns:
+          What goes on to the next layer, and what goodness is measured on: (..., width).
+        """
+        amplitude = None
+        if self.label_site == "input":
+            x, amplitude = x[..., :-1], x[..., -1:]
+        fan_in = x.shape[-1] + (self.num_classes if amplitude is not None else 0)
+        start = _uniform(fan_in)
+        kernel = self.param("kernel", start, (x.shape[-1], self.width))
+        bias = self.param("bias", start, (self.width,))
+        shift = None
+        if self.label_site != "none":
+            label_start = start if amplitude is not None else _uniform(self.num_classes)
+            shape = (self.num_classes, self.width)
+            # A product with one-hot rows, not a lookup: its gradient is a small product
+            # too, where a lookup's is a serial scatter.
+            label_kernel = self.param("label_kernel", label_start, shape)
+            shift = jax.nn.one_hot(label, self.num_classes) @ label_kernel
+        before = x @ kernel + _broadcast(bias, x.ndim)
+        if amplitude is not None:
+            before = before + amplitude * shift
+        h = ACTIVATIONS[self.activation](before)
+        if self.norm_gate:
+            h = gate(h)
+        return h, h + shift if self.label_site == "output" else h
+
+
+def _uniform(fan_in: int) -> nn.initializers.Initializer:
+    bound = fan_in**-0.5
+
+    def init(key, shape, dtype=jnp.float32):
+        return jax.random.uniform(key, shape, dtype, -bound, bound)
+
+    return init
+
+
+def _broadcast(bias: jax.Array, ndim: int) -> jax.Array:
+    """The bias with leading axes of length 1: tests forbid silent rank promotion."""
+    return bias.reshape((1,) * (ndim - 1) + bias.shape)

@@ -1,0 +1,167 @@
+"""How an image and a candidate label reach the layers of a network.
+
+Shapes: N examples, B of them in a batch, D inputs, C classes, K candidate labels.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ffjax import norm
+from ffjax.goodness import Goodness
+from ffjax.layer import LabelSite, Layer
+
+Params = Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Pathway:
+    """Where the label enters.
+
+    Attributes:
+      first_site: its site in the first layer.
+      later_site: its site in every other layer.
+      carries_label: whether what a layer passes on depends on the candidate label.
+    """
+
+    first_site: LabelSite
+    later_site: LabelSite
+    carries_label: bool
+
+
+PATHWAYS = {
+    # The label is part of the input alone (paper, eq. 1).
+    "standard": Pathway("input", "none", carries_label=True),
+    # Every layer measures its label-free features shifted by the label (paper, eq. 7).
+    "ffcl": Pathway("output", "output", carries_label=False),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Architecture:
+    """All that is fixed about a network before it is trained; hashable, for jit."""
+
+    pathway: str
+    goodness: Goodness
+    activation: str
+    norm_gate: bool
+    widths: tuple[int, ...]
+    num_classes: int
+    label_scale: float
+
+    def layer(self, index: int) -> Layer:
+        """The linen module of one layer."""
+        pathway = PATHWAYS[self.pathway]
+        return Layer(
+            width=self.widths[index],
+            activation=self.activation,
+            norm_gate=self.norm_gate,
+            label_site=pathway.first_site if index == 0 else pathway.later_site,
+            num_classes=self.num_classes,
+        )
+
+    @property
+    def carries_label(self) -> bool:
+        """Whether the inputs of the layers above the first depend on the label."""
+        return PATHWAYS[self.pathway].carries_label
+
+
+def encode(arch: Architecture, images: jax.Array) -> jax.Array:
+    """Images (N, D) -> the first layer's inputs, of unit norm.
+
+    ffcl: x / ||x||. standard: [x ; s] / ||[x ; s]||, because [x ; s onehot(c)] has the
+    same norm for every label c; the layer reads the last entry as the label's amplitude.
+    """
+    if arch.carries_label:
+        scale = jnp.full((*images.shape[:-1], 1), arch.label_scale, images.dtype)
+        images = jnp.concatenate([images, scale], axis=-1)
+    return norm.l2_normalise(images)
+
+
+def activate(
+    arch: Architecture, index: int, params: Params, x: jax.Array, labels: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """One layer under several candidate labels per example.
+
+    Args:
+      arch: the network.
+      index: which layer.
+      params: that layer's parameters.
+      x: inputs (B, D), shared by all labels, or (K, B, D), one for each.
+      labels: candidate labels (K, B).
+
+    Returns:
+      What goes on to the next layer: (B, W), or (K, B, W) where it depends on the label;
+      and what goodness is measured on: (K, B, W).
+    """
+    layer = arch.layer(index)
+
+    def one_label(x, label):
+        return layer.apply({"params": params}, x, label)
+
+    # vmap over labels leaves products of shared inputs shared, and their gradients too:
+    # the labels' cotangents are summed before the one product with x.
+    shared = x.ndim == labels.ndim
+    features_axis = 0 if arch.carries_label else None
+    features, measured = jax.vmap(
+        one_label,
+        in_axes=(None if shared else 0, 0),
+        out_axes=(features_axis, 0),
+    )(x, labels)
+    return features, measured
+
+
+def propagate(
+    arch: Architecture, lower: Sequence[Params], x: jax.Array, labels: jax.Array
+) -> jax.Array:
+    """The inputs of layer len(lower): encoded images through the layers below it."""
+    for index, params in enumerate(lower):
+        features, _ = activate(arch, index, params, x, labels)
+        x = norm.l2_normalise(features)
+    return x
+
+
+@functools.partial(jax.jit, static_argnames=("arch", "index"))
+def advance(
+    arch: Architecture, index: int, params: Params, inputs: jax.Array
+) -> jax.Array:
+    """All inputs of layer ``index + 1`` from those of layer ``index``, in chunks.
+
+    Args:
+      arch: the network.
+      index: the layer to run.
+      params: its parameters.
+      inputs: (N, D), or (N, C, D): under each label.
+
+    Returns:
+      (N, W), or (N, C, W) where they depend on the label.
+    """
+    labels = jnp.arange(arch.num_classes)
+
+    def one_example(x):
+        # One label is enough where the features do not depend on it.
+        candidates = labels if arch.carries_label else labels[:1]
+        features, _ = activate(arch, index, params, x, candidates)
+        return norm.l2_normalise(features)
+
+    return jax.lax.map(one_example, inputs, batch_size=chunk_size(arch))
+
+
+def chunk_size(arch: Architecture) -> int:
+    """How many examples at a time: some 4 million activations, all labels together."""
+    return max(1, 2**22 // (arch.num_classes * max(arch.widths)))
+
+
+def stored_bytes(arch: Architecture, index: int, num_examples: int) -> int:
+    """The bytes of layer ``index``'s inputs for the whole training set, in float32."""
+    copies = arch.num_classes if arch.carries_label else 1
+    return 4 * num_examples * copies * arch.widths[index - 1]
+
+
+def input_width(arch: Architecture, lower: Sequence[Params], inputs: jax.Array) -> int:
+    """The width of the inputs that a layer above ``lower`` sees."""
+    return arch.widths[len(lower) - 1] if lower else inputs.shape[-1]

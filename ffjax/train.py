@@ -1,0 +1,325 @@
+"""Training: layers one after another, each by its own goodness and its own optimiser.
+
+No gradient crosses layers: a layer's inputs are plain arrays, computed from the layers
+below before its training starts, or inside a step without being differentiated.
+"""
+
+import functools
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from absl import logging
+from flax import struct
+
+from ffjax import norm, pathway
+from ffjax.pathway import Architecture, Params
+
+_SPAN_SECONDS = (
+    0.5  # how long one call of the compiled program may take between reports
+)
+
+
+class LayerState(struct.PyTreeNode):
+    """What training changes: all of it is donated to the compiled program."""
+
+    params: Params
+    opt_state: optax.OptState
+    goodness_state: Any  # the goodness function's running mean, or ()
+
+
+class TrainedLayer(NamedTuple):
+    """A finished layer."""
+
+    params: Params
+    goodness_state: Any
+    losses: np.ndarray  # mean loss of each epoch; shorter than asked for if it diverged
+
+    @property
+    def is_diverged(self) -> bool:
+        """Whether training stopped at a loss that is not finite."""
+        return not np.isfinite(self.losses).all()
+
+
+class Hyper(NamedTuple):
+    """Numbers of a training program that do not need a compilation of their own."""
+
+    learning_rate: jax.Array
+    threshold: jax.Array
+
+
+# Called after some epochs of a layer: (layer, its losses so far).
+OnEpochs = Callable[[int, np.ndarray], None]
+# Called after a layer: (layer, the layer).
+OnLayer = Callable[[int, TrainedLayer], None]
+
+
+def layer_loss(
+    params: Params,
+    goodness_state: Any,
+    x: jax.Array,
+    labels: jax.Array,
+    threshold: jax.Array,
+    *,
+    arch: Architecture,
+    index: int,
+) -> tuple[jax.Array, Any]:
+    r"""The local loss of a batch (paper, eq. 2), and the goodness function's next state.
+
+        L = mean softplus(tau - g(h+)) + mean softplus(g(h-) - tau)
+
+    Args:
+      params: the layer's parameters.
+      goodness_state: the goodness function's state.
+      x: the layer's inputs, (B, D) or (2, B, D) where they depend on the label.
+      labels: (2, B): the true labels and wrong ones.
+      threshold: tau.
+      arch: the network.
+      index: which layer.
+    """
+    _, measured = pathway.activate(arch, index, params, x, labels)
+    positive, negative = arch.goodness(measured, goodness_state)
+    loss = jnp.mean(jax.nn.softplus(threshold - positive)) + jnp.mean(
+        jax.nn.softplus(negative - threshold)
+    )
+    return loss, arch.goodness.update(goodness_state, measured)
+
+
+@functools.partial(
+    jax.jit,
+    static_argnames=("arch", "index", "batch_size"),
+    donate_argnames=("state", "losses"),
+)
+def train_epochs(
+    state: LayerState,
+    losses: jax.Array,
+    key: jax.Array,
+    inputs: jax.Array,
+    labels: jax.Array,
+    lower: Sequence[Params],
+    hyper: Hyper,
+    first: jax.Array,
+    last: jax.Array,
+    *,
+    arch: Architecture,
+    index: int,
+    batch_size: int,
+) -> tuple[LayerState, jax.Array]:
+    """Trains one layer from epoch ``first`` up to ``last``, as one compiled program.
+
+    Shuffling, wrong labels and steps are all inside. ``first`` and ``last`` are data, so
+    that the same program serves a whole training or any part of it, with the same result.
+
+    Args:
+      state: the layer; donated.
+      losses: (epochs,), into which each epoch's mean loss is written; donated.
+      key: the layer's key; every epoch draws from ``fold_in(key, epoch)``.
+      inputs: (N, D), or (N, C, D): the inputs under each label. With ``lower``, the
+        encoded images, which go through those layers at every step.
+      labels: (N,) true labels.
+      lower: parameters of the layers to recompute the inputs with; mostly empty.
+      hyper: learning rate and threshold.
+      first: the first epoch to run.
+      last: one more than the last epoch to run.
+      arch: the network.
+      index: which layer.
+      batch_size: B. Each epoch has ceil(N / B) full batches: the last one is filled up
+        from the start of the epoch's order, so that every example is seen.
+    """
+    num_examples = labels.shape[0]
+    num_steps = -(-num_examples // batch_size)
+    by_label = inputs.ndim == 3
+    tx = make_optimizer(hyper.learning_rate)
+
+    def run_step(state: LayerState, batch):
+        rows, shift = batch
+        true = labels[rows]
+        candidates = jnp.stack([true, (true + shift) % arch.num_classes])
+        x = inputs[rows[None], candidates] if by_label else inputs[rows]
+        x = pathway.propagate(arch, lower, x, candidates)
+        gradient = jax.value_and_grad(layer_loss, has_aux=True)
+        (loss, goodness_state), grads = gradient(
+            state.params,
+            state.goodness_state,
+            x,
+            candidates,
+            hyper.threshold,
+            arch=arch,
+            index=index,
+        )
+        updates, opt_state = tx.update(grads, state.opt_state, state.params)
+        params = optax.apply_updates(state.params, updates)
+        return LayerState(params, opt_state, goodness_state), loss
+
+    def run_epoch(epoch, carry):
+        state, losses = carry
+        order_key, label_key = jax.random.split(jax.random.fold_in(key, epoch))
+        order = jax.random.permutation(order_key, num_examples)
+        order = jnp.resize(order, (num_steps, batch_size))
+        # Adding 1 to C-1 modulo C makes every wrong label equally likely.
+        shifts = jax.random.randint(label_key, order.shape, 1, arch.num_classes)
+        state, step_losses = jax.lax.scan(run_step, state, (order, shifts))
+        return state, losses.at[epoch].set(jnp.mean(step_losses))
+
+    return jax.lax.fori_loop(first, last, run_epoch, (state, losses))
+
+
+def make_optimizer(learning_rate) -> optax.GradientTransformation:
+    """Adam, as in the paper."""
+    return optax.adam(learning_rate)
+
+
+def init_layer(
+    arch: Architecture, index: int, key: jax.Array, width: int
+) -> LayerState:
+    """A fresh layer for inputs of the given width."""
+    variables = arch.layer(index).init(
+        key, jnp.zeros((width,)), jnp.zeros((), jnp.int32)
+    )
+    params = variables["params"]
+    opt_state = make_optimizer(0.0).init(params)
+    return LayerState(params, opt_state, arch.goodness.init())
+
+
+def train_layer(
+    arch: Architecture,
+    index: int,
+    key: jax.Array,
+    inputs: jax.Array,
+    labels: jax.Array,
+    *,
+    lower: Sequence[Params] = (),
+    epochs: int,
+    batch_size: int,
+    learning_rate: float,
+    threshold: float,
+    on_epochs: OnEpochs | None = None,
+) -> TrainedLayer:
+    """Trains one layer; see ``train_epochs`` for the arguments.
+
+    With ``on_epochs`` the program is called for as many epochs at a time as take about
+    half a second, so that progress can be shown; the result is the same.
+    """
+    init_key, train_key = jax.random.split(key)
+    width = pathway.input_width(arch, lower, inputs)
+    state = init_layer(arch, index, init_key, width)
+    losses = jnp.full((epochs,), jnp.nan, jnp.float32)
+    hyper = Hyper(jnp.float32(learning_rate), jnp.float32(threshold))
+    first, span = 0, epochs if on_epochs is None else 1
+    while first < epochs:
+        last = min(first + span, epochs)
+        started = time.perf_counter()
+        state, losses = train_epochs(
+            state,
+            losses,
+            train_key,
+            inputs,
+            labels,
+            tuple(lower),
+            hyper,
+            jnp.int32(first),
+            jnp.int32(last),
+            arch=arch,
+            index=index,
+            batch_size=batch_size,
+        )
+        done = np.asarray(losses[:last])
+        took = time.perf_counter() - started
+        if on_epochs is not None:
+            on_epochs(index, done)
+        finite = np.isfinite(done)
+        if not finite.all():
+            losses = losses[: int(np.argmin(finite)) + 1]
+            break
+        # The first call may have compiled, and says nothing about the speed.
+        if first > 0 and took < _SPAN_SECONDS:
+            span = max(1, int((last - first) * _SPAN_SECONDS / max(took, 1e-3)))
+        first = last
+    return TrainedLayer(state.params, state.goodness_state, np.asarray(losses))
+
+
+def train_network(
+    arch: Architecture,
+    key: jax.Array,
+    images: np.ndarray,
+    labels: np.ndarray,
+    *,
+    epochs: int,
+    batch_size: int,
+    learning_rate: float,
+    threshold: float,
+    memory_budget: float = 4e9,
+    trained: Sequence[TrainedLayer] = (),
+    on_epochs: OnEpochs | None = None,
+    on_layer: OnLayer | None = None,
+) -> list[TrainedLayer]:
+    """Trains all layers in order; stops at the first one that diverges.
+
+    Args:
+      arch: the network.
+      key: the run's key; layer k draws from ``fold_in(key, k)``.
+      images: (N, D) float32.
+      labels: (N,) integers in 0..C-1.
+      epochs: for each layer.
+      batch_size: examples a step.
+      learning_rate: Adam's.
+      threshold: tau.
+      memory_budget: how many bytes the inputs of a layer under all labels may take; see
+        ``pathway.stored_bytes``.
+      trained: layers of an earlier, interrupted call with the same arguments.
+      on_epochs: called with progress.
+      on_layer: called with each layer as it is finished.
+    """
+    layers = list(trained)
+    inputs = pathway.encode(arch, jnp.asarray(images))
+    targets = jnp.asarray(labels, jnp.int32)
+    lower: list[Params] = []
+    for index in range(len(arch.widths)):
+        if index > 0:
+            below = layers[index - 1].params
+            needed = pathway.stored_bytes(arch, index, len(labels))
+            if not lower and needed <= memory_budget:
+                inputs = pathway.advance(arch, index - 1, below, inputs)
+                kept = "under all labels" if arch.carries_label else "once"
+                logging.info(
+                    "layer %d: inputs computed %s and kept (%.2f GB)",
+                    index + 1,
+                    kept,
+                    needed / 1e9,
+                )
+            else:
+                # From here on every step runs the encoded images up through the layers.
+                if not lower:
+                    inputs = pathway.encode(arch, jnp.asarray(images))
+                lower = [layer.params for layer in layers[:index]]
+                logging.info(
+                    "layer %d: inputs recomputed at every step (%.2f GB would not fit "
+                    "the memory budget of %.2f GB)",
+                    index + 1,
+                    needed / 1e9,
+                    memory_budget / 1e9,
+                )
+        if index >= len(layers):
+            layer = train_layer(
+                arch,
+                index,
+                jax.random.fold_in(key, index),
+                inputs,
+                targets,
+                lower=lower,
+                epochs=epochs,
+                batch_size=batch_size,
+                learning_rate=learning_rate,
+                threshold=threshold,
+                on_epochs=on_epochs,
+            )
+            layers.append(layer)
+            if on_layer is not None:
+                on_layer(index, layer)
+        if layers[index].is_diverged:
+            break
+    return layers[: index + 1]
