@@ -36,7 +36,7 @@ TABLES = {
 
 # What all numbers of the paper have in common. A run with another value of one of
 # these fields measures something else. 0 (or null) means no limit, no validation set.
-SETTINGS: dict[str, float] = {
+SETTINGS: dict[str, Any] = {
     "epochs": 60,
     "batch_size": 500,
     "learning_rate": 1e-3,
@@ -57,6 +57,38 @@ DEFAULTS: dict[str, tuple[str, float]] = {
     "moment": ("p", 6),
 }
 PARAMETERS = ("k_fraction", "alpha", "p")
+
+# How names are printed. A name that is not here is printed as it is.
+LABELS = {
+    "sos": "SoS",
+    "variance": "variance",
+    "neg_entropy": "negative entropy",
+    "softmax_energy_margin": "softmax-energy-margin",
+    "game_theoretic": "game-theoretic",
+    "game_theoretic_shah": "game-theoretic (Shah)",
+    "topk": "top-k",
+    "contrast_topk": "contrast top-k",
+    "ln_topk": "LN-top-k",
+    "entmax": "entmax",
+    "burstiness": "burstiness",
+    "ln_burstiness": "LN-burstiness",
+    "moment": "moment",
+    "standard": "standard",
+    "ffcl": "FFCL",
+    "relu": "ReLU",
+    "gelu": "GELU",
+    "swish": "Swish",
+    "ln_gelu": "LN-GELU",
+    "ln_swish": "LN-Swish",
+    "best": "best",
+    "mnist": "MNIST",
+    "fashion_mnist": "Fashion-MNIST",
+    "fashion_mini": "Fashion-MNIST (embedded part)",
+    "cifar10": "CIFAR-10",
+    "usps": "USPS",
+    "svhn": "SVHN",
+    "emnist_letters": "EMNIST Letters",
+}
 
 _FULL_SIZE = (4, 2000)
 # Where tables print different numbers for one run, the complete ones come first.
@@ -116,6 +148,11 @@ def _rows() -> tuple[Row, ...]:
     return tuple(_parse(line) for line in csv.DictReader(lines))
 
 
+def label(name: Any) -> str:
+    """How a goodness function, activation, pathway or dataset is printed."""
+    return LABELS.get(name, str(name)) if isinstance(name, str) else str(name)
+
+
 def rows() -> list[Row]:
     """All numbers of the paper, in the order of the file."""
     return list(_rows())
@@ -144,13 +181,13 @@ def at_settings(spec: Mapping[str, Any]) -> bool:
         found = spec.get(field)
         if found is None and field in _UNSET_MEANS_PAPER:
             continue
-        if not _close(found, value):
+        if not close(found, value):
             return False
     return True
 
 
 def orientation(spec: Mapping[str, Any]) -> Row | None:
-    """The paper's 4×2000, 60-epoch number for the same method, if it prints one.
+    """The paper's 4x2000, 60-epoch number for the same method, if it prints one.
 
     Only for orientation: sizes, epochs and the norm gate of ``spec`` may differ.
     The embedded fashion_mini is taken for Fashion-MNIST, of which it is a part.
@@ -169,8 +206,12 @@ def orientation(spec: Mapping[str, Any]) -> Row | None:
         and row.activation == spec.get("activation")
         and _same_method(row, wanted)
     ]
-    trusted = [row for row in found if row.table in _TRUST]
-    return min(trusted, key=lambda row: _TRUST.index(row.table), default=None)
+    return min(found, key=lambda row: trust(row.table), default=None)
+
+
+def trust(table: str) -> int:
+    """The rank of a table where several print the same run; 0 is trusted most."""
+    return _TRUST.index(table) if table in _TRUST else len(_TRUST)
 
 
 def parameters(spec: Mapping[str, Any]) -> dict[str, float]:
@@ -183,6 +224,23 @@ def parameters(spec: Mapping[str, Any]) -> dict[str, float]:
     return {name: given.get(name, default)}
 
 
+def parameter_text(spec: Mapping[str, Any]) -> str:
+    """The parameters in force as text: "k = 2 %", "alpha = 1.5", "p = 6" or ""."""
+    found = parameters(spec)
+    parts = []
+    for name in PARAMETERS:
+        if name not in found:
+            continue
+        value = found[name]
+        if not isinstance(value, int | float):
+            parts.append(f"{name} = {value}")
+        elif name == "k_fraction":
+            parts.append(f"k = {100 * value:g} %")
+        else:
+            parts.append(f"{name} = {value:g}")
+    return ", ".join(parts)
+
+
 def _same_method(row: Row, spec: Mapping[str, Any]) -> bool:
     if row.pathway != spec.get("pathway") or row.goodness != spec.get("goodness"):
         return False
@@ -190,10 +248,11 @@ def _same_method(row: Row, spec: Mapping[str, Any]) -> bool:
         return True
     name, default = DEFAULTS[row.goodness]
     given = spec.get(name)
-    return _close(getattr(row, name), default if given is None else given)
+    return close(getattr(row, name), default if given is None else given)
 
 
-def _close(a: Any, b: Any) -> bool:
+def close(a: Any, b: Any) -> bool:
+    """Whether both are numbers, and the same but for rounding."""
     try:
         return math.isclose(float(a), float(b), rel_tol=1e-6, abs_tol=1e-12)
     except (TypeError, ValueError):
