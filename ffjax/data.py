@@ -11,22 +11,19 @@ import dataclasses
 import difflib
 import hashlib
 import io
+import json
 import math
+import os
 import pathlib
-from typing import Any, NamedTuple
+import zipfile
+import zlib
+from typing import Any
 
 import numpy as np
+from absl import logging
 
+from ffjax import cache, prepared, raw
 from ffjax.errors import UserError
-
-
-class Arrays(NamedTuple):
-    """A dataset as its files hold it: images (N, H, W[, 3]) and labels from 0."""
-
-    train_images: np.ndarray
-    train_labels: np.ndarray
-    test_images: np.ndarray
-    test_labels: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,6 +53,10 @@ class Definition:
     image_shape: tuple[int, ...]
     train_size: int
     test_size: int
+    home: str  # where a user finds the files
+    # Of the training and the test split (see _canonical), whatever files they came in;
+    # None where only the files' own checksums are known.
+    digests: tuple[str, str] | None = None
 
 
 _DIGITS = tuple("0123456789")
@@ -86,15 +87,70 @@ _THINGS = (
 _LETTERS = tuple("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 DATASETS: dict[str, Definition] = {
-    "fashion_mini": Definition(_CLOTHES, (28, 28), 6_000, 2_000),
-    "mnist": Definition(_DIGITS, (28, 28), 60_000, 10_000),
-    "fashion_mnist": Definition(_CLOTHES, (28, 28), 60_000, 10_000),
-    "cifar10": Definition(_THINGS, (32, 32, 3), 50_000, 10_000),
-    "usps": Definition(_DIGITS, (16, 16), 7_291, 2_007),
-    "svhn": Definition(_DIGITS, (32, 32, 3), 73_257, 26_032),
-    "emnist_letters": Definition(_LETTERS, (28, 28), 124_800, 20_800),
+    "fashion_mini": Definition(
+        _CLOTHES,
+        (28, 28),
+        6_000,
+        2_000,
+        "https://github.com/zalandoresearch/fashion-mnist",
+    ),
+    "mnist": Definition(
+        _DIGITS,
+        (28, 28),
+        60_000,
+        10_000,
+        "https://storage.googleapis.com/cvdf-datasets/mnist/",
+        (
+            "77e53833132bf95be69597ec37ab1fe6e244a8ec01734dc1e37577009c73fe82",
+            "c1d324e5e6ba32dd1acf59ced32dfe6c63fd590c08f12a88bdb07418bc157809",
+        ),
+    ),
+    "fashion_mnist": Definition(
+        _CLOTHES,
+        (28, 28),
+        60_000,
+        10_000,
+        "https://github.com/zalandoresearch/fashion-mnist",
+        (
+            "989cc2261976bc9acabe9650d9ff14fd2e7808baad4197fa53f97c70a6adfe9e",
+            "871a68ce0ff9c30eafd64bcb65ff26f2eda8345f80ca4c9ba8e1fe73a4682ada",
+        ),
+    ),
+    "cifar10": Definition(
+        _THINGS,
+        (32, 32, 3),
+        50_000,
+        10_000,
+        "https://www.cs.toronto.edu/~kriz/cifar.html",
+        (
+            "9529ca6bff8c58e021744f85f5c1deecd447ec15fb608e939f3eec881eb68970",
+            "8d172ba652686f0bd364fc7360f9a76bf8d02be9b35ce0a4b16f5c4abcc0466d",
+        ),
+    ),
+    "usps": Definition(
+        _DIGITS,
+        (16, 16),
+        7_291,
+        2_007,
+        "https://hastie.su.domains/ElemStatLearn/data.html",
+        (
+            "c98c81a6f970c5cf4c110062ec32317b228ecea657db70ec26bc7293f2e80861",
+            "423c7fdad70f5cf42ddf1b09307dc6d9a276dbc0cc11bb0e67b72389ff39a3c3",
+        ),
+    ),
+    "svhn": Definition(
+        _DIGITS, (32, 32, 3), 73_257, 26_032, "http://ufldl.stanford.edu/housenumbers/"
+    ),
+    "emnist_letters": Definition(
+        _LETTERS,
+        (28, 28),
+        124_800,
+        20_800,
+        "https://www.nist.gov/itl/products-and-services/emnist-dataset",
+    ),
 }
 
+_CACHE_VERSION = 1  # raise it when decoding or the order changes
 _MINI = pathlib.Path(__file__).parent / "assets" / "fashion_mini.npz"
 _MINI_SHA256 = "a5fdc29cbc275e52834f77cf5e82961e1d4d542bb66ddf9b8b3fd861220cdfc3"
 
@@ -137,9 +193,14 @@ def load(
         )
     if name == "fashion_mini":
         arrays, source = _read_mini()
-        class_names = _CLOTHES
+    elif name in DATASETS:
+        arrays, source = _read_named(name, data_dir)
     else:
-        raise NotImplementedError(name)
+        arrays, source = _read_npz(pathlib.Path(name).expanduser())
+    if name in DATASETS:
+        class_names = DATASETS[name].class_names
+    else:
+        class_names = tuple(map(str, range(arrays.train_labels.max() + 1)))
     train = _take(name, "train_limit", train_limit, *arrays[:2])
     test = _take(name, "test_limit", test_limit, *arrays[2:])
     num_valid = round(valid_fraction * len(train[0]))
@@ -169,7 +230,7 @@ def load(
     )
 
 
-def _read_mini() -> tuple[Arrays, dict[str, Any]]:
+def _read_mini() -> tuple[raw.Arrays, dict[str, Any]]:
     try:
         content = _MINI.read_bytes()
     except OSError as error:
@@ -183,18 +244,245 @@ def _read_mini() -> tuple[Arrays, dict[str, Any]]:
             "the file is damaged: install ffjax anew"
         )
     with np.load(io.BytesIO(content), allow_pickle=False) as file:
-        arrays = Arrays(*(file[field] for field in Arrays._fields))
-    train, _ = _canonical(*arrays[:2])
-    test, _ = _canonical(*arrays[2:])
+        arrays = raw.Arrays(*(file[field] for field in raw.Arrays._fields))
     source = {"kind": "embedded", "files": {_MINI.name: checksum}}
-    return Arrays(*train, *test), source
+    return _canonical(arrays)[0], source
 
 
-def _canonical(
+def _read_named(name: str, data_dir: str) -> tuple[raw.Arrays, dict[str, Any]]:
+    """Reads one of the six from the cache, its raw files or a prepared TFDS folder."""
+    root = _root(data_dir)
+    if found := raw.find(name, root / name):
+        kind, folder, paths = "raw", root / name, found.paths
+    else:
+        folder = prepared.find(name, root) or _prepare(name, root)
+        kind, paths = "tfds", prepared.files(folder)
+    checksums = {path: raw.checksum(path) for path in paths}
+    source: dict[str, Any] = {
+        "kind": kind,
+        "files": {path.name: checksum for path, checksum in checksums.items()},
+    }
+    key = hashlib.sha256(json.dumps([_CACHE_VERSION, source]).encode()).hexdigest()
+    entry = f"{name}-{key[:16]}"
+    if cached := cache.read(entry):
+        arrays, facts = cached
+    else:
+        if kind == "raw":
+            _check_owner(name, checksums)
+        arrays = raw.read(found) if found else prepared.read(folder)
+        _check_arrays(name, folder, arrays)
+        arrays, digests = _canonical(arrays)
+        verified = _check_content(name, folder, checksums, digests)
+        facts = {"verified": json.dumps(verified)}
+        cache.write(entry, arrays, facts)
+    source["verified"] = json.loads(facts["verified"])
+    logging.info(
+        "%s: %d training and %d test images, from %s in %s%s%s",
+        name,
+        len(arrays.train_labels),
+        len(arrays.test_labels),
+        "the official files" if kind == "raw" else "the prepared TFDS dataset",
+        folder,
+        " (through the cache)" if cached else "",
+        "" if source["verified"] else "; content not verified: no checksum is known",
+    )
+    return arrays, source
+
+
+def _root(data_dir: str) -> pathlib.Path:
+    """The folder of datasets: the one given, else the usual one of TFDS."""
+    if not data_dir:
+        usual = os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
+        return pathlib.Path(usual).expanduser()
+    root = pathlib.Path(data_dir).expanduser()
+    if not root.is_dir():
+        raise UserError(f"data_dir={data_dir!r}: is not a folder")
+    return root
+
+
+def _prepare(name: str, root: pathlib.Path) -> pathlib.Path:
+    """Has TFDS download and prepare a dataset that is not there."""
+    wanted = (
+        f"put the official files ({raw.missing(name, root / name)}; "
+        f"from {DATASETS[name].home}) into {root / name}"
+    )
+    if not prepared.has_tensorflow():
+        raise UserError(
+            f"dataset={name!r}: not found in {root}; {wanted}, or let TFDS download "
+            "and prepare it: pip install 'ffjax[tfds]'"
+        )
+    logging.info("%s: not found in %s, so TFDS downloads and prepares it", name, root)
+    try:
+        return prepared.prepare(name, root)
+    except Exception as error:  # TFDS raises nearly anything where there is no network
+        raise UserError(
+            f"dataset={name!r}: not found in {root}, and TFDS could not download and "
+            f"prepare it ({prepared.first_line(error)}); {wanted}"
+        ) from None
+
+
+def _check_owner(name: str, checksums: dict[pathlib.Path, str]) -> None:
+    """Refuses a file that is known to be of another dataset, or another file of it."""
+    known = {
+        checksum: (owner, file)
+        for owner, files in raw.PUBLISHED.items()
+        for file, checksum in files.items()
+    }
+    for path, checksum in checksums.items():
+        owner, file = known.get(checksum, (name, path.name))
+        if (owner, file) != (name, path.name):
+            raise UserError(f"{path}: is {file} of {owner}, expected that of {name}")
+
+
+def _check_arrays(name: str, folder: pathlib.Path, arrays: raw.Arrays) -> None:
+    definition = DATASETS[name]
+    for split, images, labels, size in (
+        ("training", *arrays[:2], definition.train_size),
+        ("test", *arrays[2:], definition.test_size),
+    ):
+        found, expected = images.shape, (size, *definition.image_shape)
+        if found != expected or images.dtype != np.uint8:
+            raise UserError(
+                f"{folder}: the {split} images of {name} are {images.dtype} of shape "
+                f"{found}, expected uint8 of shape {expected}"
+            )
+        classes = np.unique(labels).tolist()
+        if classes != list(range(len(definition.class_names))):
+            raise UserError(
+                f"{folder}: the {split} labels of {name} are {classes}, "
+                f"expected 0 to {len(definition.class_names) - 1}"
+            )
+
+
+def _check_content(
+    name: str,
+    folder: pathlib.Path,
+    checksums: dict[pathlib.Path, str],
+    digests: tuple[str, str],
+) -> bool:
+    """Whether the dataset is known to be the official one; UserError if it is not.
+
+    Files that were unpacked, packed anew or prepared by TFDS are known by content.
+    """
+    strange = [
+        path
+        for path, checksum in checksums.items()
+        if not raw.is_published(name, path, checksum)
+    ]
+    if not strange or digests == DATASETS[name].digests:
+        return True
+    for other, definition in DATASETS.items():
+        if digests == definition.digests:
+            raise UserError(f"{folder}: holds {other}, expected {name}")
+    if DATASETS[name].digests or any(p.name in raw.PUBLISHED[name] for p in strange):
+        files = ", ".join(
+            f"{path.name} with SHA-256 {checksums[path]}" for path in strange
+        )
+        expected = ", ".join(
+            f"{file} {checksum}"
+            for file, checksum in raw.PUBLISHED[name].items()
+            if file in [path.name for path in strange]
+        )
+        raise UserError(
+            f"{folder}: does not hold the official {name}: the content of {files} "
+            f"differs{f' (expected {expected})' if expected else ''}; fetch it again"
+        )
+    return False
+
+
+def _read_npz(path: pathlib.Path) -> tuple[raw.Arrays, dict[str, Any]]:
+    """Reads and checks a user's own dataset."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            absent = [key for key in raw.Arrays._fields if key not in file]
+            if absent:
+                raise UserError(
+                    f"{path}: has no array {absent[0]!r}, expected "
+                    f"{', '.join(raw.Arrays._fields)}"
+                )
+            arrays = raw.Arrays(*(file[key] for key in raw.Arrays._fields))
+    except UserError:
+        raise
+    except OSError as error:
+        reason = error.strerror or error
+        raise UserError(f"{path}: cannot be read ({reason})") from None
+    except (ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise UserError(
+            f"{path}: is not a whole .npz file of plain arrays ({error})"
+        ) from None
+    train = _check_split(path, "train", *arrays[:2])
+    test = _check_split(path, "test", *arrays[2:])
+    if train[0].shape[1:] != test[0].shape[1:] or train[0].dtype != test[0].dtype:
+        raise UserError(
+            f"{path}: train_images are {train[0].dtype} of shape {train[0].shape[1:]}, "
+            f"test_images {test[0].dtype} of {test[0].shape[1:]}; they must be alike"
+        )
+    classes = np.unique(train[1])
+    num_classes = len(classes)
+    if num_classes < 2 or classes[-1] != num_classes - 1:
+        raise UserError(
+            f"{path}: train_labels has {num_classes} different labels from "
+            f"{classes[0]} to {classes[-1]}; expected all of 0 to C-1, and C at least 2"
+        )
+    if test[1].max() >= num_classes:
+        raise UserError(
+            f"{path}: test_labels has the label {test[1].max()}, "
+            f"expected 0 to {num_classes - 1} as in train_labels"
+        )
+    source = {"kind": "npz", "files": {path.name: raw.checksum(path)}}
+    return _canonical(raw.Arrays(*train, *test))[0], source
+
+
+def _check_split(
+    path: pathlib.Path, split: str, images: np.ndarray, labels: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """One split of a user's own dataset: uint8 or float64 images, integer labels."""
+    where = f"{path}: {split}_images"
+    if images.ndim == 4 and images.shape[-1] == 1:
+        images = images[..., 0]
+    colour = images.ndim == 4 and images.shape[-1] == 3
+    if images.ndim not in (2, 3) and not colour:
+        raise UserError(
+            f"{where} has shape {images.shape}, expected (N, H, W) for grey, "
+            "(N, H, W, 3) for colour or (N, D) for flat images"
+        )
+    if images.size == 0:
+        raise UserError(f"{where} is empty (shape {images.shape})")
+    if images.dtype != np.uint8:
+        if images.dtype.kind != "f":
+            raise UserError(f"{where} is {images.dtype}, expected uint8 or float")
+        images = images.astype(np.float64)
+        if not np.isfinite(images).all():
+            raise UserError(f"{where} has a value that is NaN or infinite")
+    if labels.ndim != 1 or labels.dtype.kind not in "iu":
+        raise UserError(
+            f"{path}: {split}_labels is {labels.dtype} of shape {labels.shape}, "
+            "expected integers of shape (N,)"
+        )
+    if len(labels) != len(images):
+        raise UserError(
+            f"{where} holds {len(images)} images, "
+            f"but {split}_labels {len(labels)} labels"
+        )
+    if labels.min() < 0:
+        raise UserError(
+            f"{path}: {split}_labels has the label {labels.min()}, expected 0 to C-1"
+        )
+    return images, labels
+
+
+def _canonical(arrays: raw.Arrays) -> tuple[raw.Arrays, tuple[str, str]]:
+    """The arrays in their fixed order, and a digest of the content of each split."""
+    train, train_digest = _canonical_split(*arrays[:2])
+    test, test_digest = _canonical_split(*arrays[2:])
+    return raw.Arrays(*train, *test), (train_digest, test_digest)
+
+
+def _canonical_split(
     images: np.ndarray, labels: np.ndarray
 ) -> tuple[tuple[np.ndarray, np.ndarray], str]:
     """The split in the order of its examples' digests, and the digest of them all."""
-    labels = np.ascontiguousarray(labels, np.int32)
+    labels = np.ascontiguousarray(labels, "<i4")
     pixels = np.ascontiguousarray(images).reshape(len(images), -1)
     digests = [
         hashlib.sha256(label.tobytes() + row.tobytes()).digest()
@@ -249,3 +537,9 @@ def _normalise(
         else:
             result[:, channel] = (pixels[:, channel].astype(np.float64) - m) / s
     return result.reshape(len(images), math.prod(images.shape[1:]))
+
+
+if __name__ == "__main__":
+    from ffjax import look
+
+    look.run()

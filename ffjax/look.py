@@ -1,0 +1,144 @@
+"""A look at a dataset: ``python -m ffjax.data --dataset=NAME``.
+
+Prints where the data came from, its sizes, classes and statistics, and draws ten
+training images of each class: one sees whether they are upright and labelled right.
+"""
+
+import os
+import pathlib
+import sys
+import tempfile
+
+import numpy as np
+from absl import app, flags
+from PIL import Image, ImageDraw, ImageFont
+
+from ffjax import data
+from ffjax.errors import UserError
+
+_DATASET = flags.DEFINE_string(
+    "dataset",
+    "fashion_mini",
+    f"Which dataset: {', '.join(data.DATASETS)}, or the path of a .npz file with "
+    "train_images, train_labels, test_images and test_labels.",
+)
+_DATA_DIR = flags.DEFINE_string(
+    "data_dir",
+    "",
+    "A folder that holds prepared TFDS datasets, or the official files in a subfolder "
+    "named after the dataset. Empty: the usual folder of TFDS.",
+)
+_OUTPUT = flags.DEFINE_string(
+    "output",
+    "",
+    "The contact sheet to write. Empty: the dataset's name with .png, in this folder.",
+)
+
+_PER_CLASS = 10
+_CELL = 64  # pixels, at least, of an image on the sheet
+_GAP = 4
+_FONT_SIZE = 20
+
+
+def describe(dataset: data.Dataset) -> str:
+    """Source, sizes, classes and statistics as text."""
+    files = "".join(f"\n  {f}  {c}" for f, c in dataset.source["files"].items())
+    kind = dataset.source["kind"]
+    if "verified" in dataset.source:
+        kind += f", content {'' if dataset.source['verified'] else 'not '}verified"
+    train, test = (
+        np.bincount(labels, minlength=dataset.num_classes)
+        for labels in (dataset.train_labels, dataset.test_labels)
+    )
+    width = max(5, *map(len, dataset.class_names))
+    rows = "".join(
+        f"\n  {label:>2}  {name:{width}}  {train[label]:>8,}  {test[label]:>8,}"
+        for label, name in enumerate(dataset.class_names)
+    )
+    return (
+        f"{dataset.name}: {dataset.num_classes} classes, images of "
+        f"{' x '.join(map(str, dataset.image_shape))}\n"
+        f"source: {kind}; files with SHA-256:{files}\n"
+        f"mean: {_numbers(dataset.mean)}   std: {_numbers(dataset.std)}   "
+        "(training images, per channel)\n"
+        f"      {'class':{width}}  {'training':>8}  {'test':>8}{rows}\n"
+        f"      {'all':{width}}  {train.sum():>8,}  {test.sum():>8,}"
+    )
+
+
+def draw(dataset: data.Dataset) -> Image.Image:
+    """The contact sheet: a row for each class, with its first training images."""
+    height, width, *_ = (*([1] * (len(dataset.image_shape) == 1)), *dataset.image_shape)
+    scale = max(1, round(_CELL / max(height, width)))
+    font = ImageFont.load_default(size=_FONT_SIZE)
+    names = [f"{label}  {name}" for label, name in enumerate(dataset.class_names)]
+    if all(str(label) == name for label, name in enumerate(dataset.class_names)):
+        names = list(dataset.class_names)
+    margin = 2 * _GAP + int(max(font.getlength(name) for name in names)) + _GAP
+    cell = (width * scale + _GAP, max(height * scale, _FONT_SIZE) + _GAP)
+    sheet = Image.new(
+        "RGB", (margin + _PER_CLASS * cell[0], _GAP + len(names) * cell[1]), "white"
+    )
+    canvas = ImageDraw.Draw(sheet)
+    for label, name in enumerate(names):
+        top = _GAP + label * cell[1]
+        middle = top + (cell[1] - _GAP) // 2
+        canvas.text((2 * _GAP, middle), name, fill="black", font=font, anchor="lm")
+        rows = np.flatnonzero(dataset.train_labels == label)[:_PER_CLASS]
+        for column, pixels in enumerate(_pixels(dataset, dataset.train_images[rows])):
+            image = Image.fromarray(pixels.reshape(height, width, *pixels.shape[2:]))
+            image = image.resize(
+                (width * scale, height * scale), Image.Resampling.NEAREST
+            )
+            sheet.paste(image, (margin + column * cell[0], top))
+    return sheet
+
+
+def _pixels(dataset: data.Dataset, images: np.ndarray) -> np.ndarray:
+    """The normalised images as 0..255 again, in their shape."""
+    values = images.reshape(-1, len(dataset.mean)) * dataset.std + dataset.mean
+    low, high = values.min(), values.max()
+    if low < -0.01 or high > 1.01:  # a user's own floats, in a range of their own
+        values = (values - low) / (high - low)
+    pixels = np.clip(np.round(values * 255), 0, 255).astype(np.uint8)
+    return pixels.reshape(-1, *dataset.image_shape)
+
+
+def _numbers(values: tuple[float, ...]) -> str:
+    return ", ".join(f"{value:.4f}" for value in values)
+
+
+def _save(sheet: Image.Image, path: pathlib.Path) -> None:
+    try:
+        handle, scratch = tempfile.mkstemp(dir=path.parent, suffix=".png")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                sheet.save(file, "PNG")
+            os.chmod(scratch, 0o644)
+            os.replace(scratch, path)
+        except BaseException:
+            pathlib.Path(scratch).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise UserError(
+            f"output={str(path)!r}: cannot be written ({error.strerror})"
+        ) from None
+
+
+def _main(argv: list[str]) -> None:
+    try:
+        if argv[1:]:
+            raise UserError(f"{argv[1]!r}: not a flag; try --help")
+        dataset = data.load(_DATASET.value, data_dir=_DATA_DIR.value)
+        print(describe(dataset))
+        path = pathlib.Path(_OUTPUT.value or f"{pathlib.Path(dataset.name).stem}.png")
+        _save(draw(dataset), path)
+        print(f"{_PER_CLASS} training images of each class: {path}")
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+def run() -> None:
+    """The command."""
+    app.run(_main)
