@@ -194,6 +194,11 @@ def check_param(name: str, value: Any, *, shown: str | None = None) -> None:
             raise UserError(f"{shown or name}={value!r}: must be {allowed}")
 
 
+def allowed_values(name: str) -> str:
+    """What a parameter of this name may be, in words."""
+    return _DOMAINS[name][1]
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 

@@ -47,13 +47,13 @@ def record_path(workdir: str | os.PathLike[str], cell: str, seed: int) -> pathli
     return pathlib.Path(workdir) / "results" / f"{cell}-seed{seed}.json"
 
 
-def write_text(path: pathlib.Path, text: str) -> None:
-    """Writes ``text`` to a temporary file beside ``path``, then renames it."""
+def write_bytes(path: pathlib.Path, content: bytes) -> None:
+    """Writes a file beside ``path`` and renames it: whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, scratch = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.chmod(scratch, 0o644)  # mkstemp's 0600 would hide results from a group
@@ -61,6 +61,11 @@ def write_text(path: pathlib.Path, text: str) -> None:
     except BaseException:
         pathlib.Path(scratch).unlink(missing_ok=True)
         raise
+
+
+def write_text(path: pathlib.Path, text: str) -> None:
+    """``write_bytes`` for text."""
+    write_bytes(path, text.encode("utf-8"))
 
 
 def write(workdir: str | os.PathLike[str], record: Record) -> pathlib.Path:

@@ -1,0 +1,333 @@
+"""From a config to runs: typed, checked and named.
+
+``RunSpec`` is the one place where fields and their defaults live. A config file gives a
+ConfigDict of these fields, and perhaps a ``grid`` laid over them; ``expand`` turns it
+into cells. Everything below this module takes plain values, never a config.
+"""
+
+import dataclasses
+import difflib
+import hashlib
+import itertools
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import ml_collections
+from ml_collections import config_dict
+
+from ffjax import data, goodness, layer
+from ffjax.errors import UserError
+from ffjax.pathway import PATHWAYS, Architecture
+
+
+@dataclasses.dataclass(frozen=True)
+class RunSpec:
+    """One run but for its seed; the defaults are the paper's.
+
+    k_fraction, alpha and p are None where the goodness function does not use them.
+    """
+
+    dataset: str = "fashion_mnist"  # a name in data.DATASETS, or the path of an .npz
+    pathway: str = "ffcl"  # "standard": the label in the input; "ffcl": in every layer
+    goodness: str = "burstiness"  # a name in goodness.GOODNESS, or module:function
+    activation: str = "gelu"  # relu, gelu, swish, ln_gelu, ln_swish
+    norm_gate: bool = False  # h <- sigmoid(||h||) h after the activation
+    k_fraction: float | None = (
+        None  # of topk, contrast_topk, ln_topk; None: the paper's
+    )
+    alpha: float | None = 1.5  # of entmax
+    p: int | None = 6  # of moment
+    num_layers: int = 4
+    width: int = 2000  # units of each layer
+    epochs: int = 60  # of each layer
+    batch_size: int = 500
+    learning_rate: float = 1e-3  # of Adam
+    threshold: float = 2.0  # tau
+    label_scale: float = 5.0  # s, of the label in the input of the standard pathway
+    train_limit: int = 0  # how many training images to use; 0 = all
+    test_limit: int = 0  # how many test images to use; 0 = all
+    valid_fraction: float = 0.0  # of the training images, kept for validation
+
+    def goodness_params(self) -> dict[str, Any]:
+        """The goodness function's parameters that are fields of a run."""
+        known = goodness.find(self.goodness).defaults
+        values = {
+            name: getattr(self, field)
+            for name, field in _PARAM_FIELDS.items()
+            if name in known
+        }
+        return {name: value for name, value in values.items() if value is not None}
+
+    def architecture(self, num_classes: int) -> Architecture:
+        """The network of this run."""
+        return Architecture(
+            pathway=self.pathway,
+            goodness=goodness.make(self.goodness, **self.goodness_params()),
+            activation=self.activation,
+            norm_gate=self.norm_gate,
+            widths=(self.width,) * self.num_layers,
+            num_classes=num_classes,
+            label_scale=self.label_scale,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """A run of a grid with all its seeds, and the sections of the grid that ask for it."""
+
+    id: str
+    spec: RunSpec
+    seeds: tuple[int, ...]
+    sections: tuple[str, ...] = ()
+
+
+# Parameters of goodness functions, by the field of a run that sets them.
+_PARAM_FIELDS = {"fraction": "k_fraction", "alpha": "alpha", "p": "p"}
+
+# Fields of a config that say how to run, not what: they are no part of a cell's identity.
+_RUN_FIELDS: dict[str, Any] = {
+    "seeds": (42,),
+    "data_dir": "",  # a prepared TFDS folder, or <dataset>/ with the official files
+}
+
+# A command-line value of one of these chooses among a grid's cells; of any other field it
+# is set in all of them.
+PINNED = (
+    "dataset",
+    "pathway",
+    "goodness",
+    "activation",
+    "norm_gate",
+    "k_fraction",
+    "alpha",
+    "p",
+)
+
+
+def default() -> ml_collections.ConfigDict:
+    """The flat fields with the paper's values, as a config file returns them."""
+    fields = {field.name: field.default for field in dataclasses.fields(RunSpec)}
+    fields["k_fraction"] = config_dict.placeholder(float)
+    return ml_collections.ConfigDict({**fields, **_RUN_FIELDS})
+
+
+def product(**axes: Iterable[Any]) -> tuple[dict[str, Any], ...]:
+    """Every combination of the axes' values, as cells of a grid's section."""
+    values = [tuple(axis) for axis in axes.values()]
+    return tuple(
+        dict(zip(axes, combination, strict=True))
+        for combination in itertools.product(*values)
+    )
+
+
+def expand(
+    config: ml_collections.ConfigDict, overrides: Mapping[str, Any] | None = None
+) -> list[Cell]:
+    """The cells of a config: one, or those of its grid, each once.
+
+    Args:
+      config: the flat fields, and perhaps ``grid``: section -> tuple of dicts, each with
+        the fields in which a cell differs from the flat ones (``seeds`` among them).
+      overrides: the fields that the user set on the command line. Of a grid, those that
+        it varies choose among its cells, and the others apply to all of them.
+    """
+    overrides = dict(overrides or {})
+    flat = {name: config[name] for name in config if name != "grid"}
+    grid = config.get("grid")
+    if not grid:
+        return [_make_cell(flat, ())]
+    chosen = {name: value for name, value in overrides.items() if name in PINNED}
+    forced = {name: value for name, value in overrides.items() if name not in PINNED}
+    # The flat fields hold the user's choice, which must not leak into the other cells.
+    base = {**flat, **{name: default()[name] for name in chosen}}
+    cells: dict[str, Cell] = {}
+    for section in grid:
+        for fields in grid[section]:
+            cell = _make_cell({**base, **fields, **forced}, (section,))
+            found = cells.get(cell.id)
+            if found is not None:
+                seeds = tuple(dict.fromkeys(found.seeds + cell.seeds))
+                sections = tuple(dict.fromkeys((*found.sections, section)))
+                cell = Cell(cell.id, cell.spec, seeds, sections)
+            cells[cell.id] = cell
+    for name, value in chosen.items():
+        make_spec(**{name: value})  # an impossible value is told as such
+    kept = [cell for cell in cells.values() if _is_chosen(cell.spec, chosen)]
+    if not kept:
+        asked = ", ".join(f"{name}={value!r}" for name, value in chosen.items())
+        varied = "; ".join(
+            f"{name}: {_values(getattr(cell.spec, name) for cell in cells.values())}"
+            for name in chosen
+        )
+        raise UserError(f"no cell of the grid has {asked} (the grid has {varied})")
+    return kept
+
+
+def make_spec(**fields: Any) -> RunSpec:
+    """A checked RunSpec in its one canonical form.
+
+    Parameters that the goodness function does not use become None, and those that it
+    does use and were not given get its default, so that equal runs have equal specs.
+    """
+    for name in fields:
+        check_field_name(name)
+    spec = RunSpec(**fields)
+    for name, value in dataclasses.asdict(spec).items():
+        _check_field(name, value)
+    used = goodness.find(spec.goodness).defaults
+    changes: dict[str, Any] = {}
+    for name, field in _PARAM_FIELDS.items():
+        value = getattr(spec, field)
+        if value is not None:
+            goodness.check_param(name, value, shown=field)
+        if name not in used:
+            changes[field] = None
+        elif value is None:
+            changes[field] = used[name]
+    if spec.train_limit and spec.train_limit < spec.batch_size:
+        raise UserError(
+            f"batch_size={spec.batch_size}: must not be larger than the training set "
+            f"(train_limit={spec.train_limit})"
+        )
+    return dataclasses.replace(spec, **changes)
+
+
+def check_field_name(name: str) -> None:
+    """Raises a UserError for a name that is no field of a config."""
+    known = list(default())
+    if name not in known:
+        close = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        raise UserError(f"{name}: no such field; {hint}known are {', '.join(known)}")
+
+
+def check_seed(seed: Any) -> None:
+    """Raises a UserError for a seed that cannot make a key."""
+    if not _is_int(seed) or not 0 <= seed < 2**32:
+        raise UserError(f"seed={seed!r}: must be an integer from 0 to 2**32 - 1")
+
+
+def cell_id(spec: RunSpec) -> str:
+    """A name for files and logs: readable, and different for different specs.
+
+    The hash at its end covers the fields that differ from their defaults, so that a field
+    added later leaves the names of earlier cells as they are.
+    """
+    differing = {
+        field.name: getattr(spec, field.name)
+        for field in dataclasses.fields(RunSpec)
+        if getattr(spec, field.name) != field.default
+    }
+    digest = hashlib.sha256(json.dumps(differing, sort_keys=True).encode()).hexdigest()
+    parts = [spec.dataset.rsplit("/", 1)[-1], spec.pathway, spec.goodness]
+    parts += [f"k{spec.k_fraction:g}"] if spec.k_fraction is not None else []
+    parts += [f"a{spec.alpha:g}"] if spec.alpha is not None else []
+    parts += [f"p{spec.p}"] if spec.p is not None else []
+    parts += [spec.activation, "gate" if spec.norm_gate else ""]
+    parts += [f"{spec.num_layers}x{spec.width}", f"e{spec.epochs}", digest[:8]]
+    clean = [re.sub(r"[^A-Za-z0-9_.]+", "_", part)[:48] for part in parts]
+    return "-".join(part for part in clean if part)
+
+
+def _make_cell(fields: Mapping[str, Any], sections: tuple[str, ...]) -> Cell:
+    for name in fields:
+        check_field_name(name)
+    of_run = {name: value for name, value in fields.items() if name not in _RUN_FIELDS}
+    spec = make_spec(**of_run)
+    seeds = tuple(fields.get("seeds", _RUN_FIELDS["seeds"]))
+    if not seeds:
+        raise UserError("seeds=(): give at least one seed")
+    for seed in seeds:
+        check_seed(seed)
+    return Cell(cell_id(spec), spec, tuple(dict.fromkeys(seeds)), sections)
+
+
+def _is_chosen(spec: RunSpec, chosen: Mapping[str, Any]) -> bool:
+    for name, value in chosen.items():
+        found = getattr(spec, name)
+        if isinstance(value, float) and isinstance(found, float):
+            if not math.isclose(found, value, rel_tol=1e-9):
+                return False
+        elif found != value:
+            return False
+    return True
+
+
+def _values(values: Iterable[Any]) -> str:
+    return ", ".join(str(value) for value in dict.fromkeys(values) if value is not None)
+
+
+def _one_of(table: Iterable[str]) -> tuple[Callable[[Any], bool], str]:
+    names = tuple(table)
+    return (lambda value: value in names), f"one of {', '.join(names)}"
+
+
+def _is_int(value: Any) -> bool:
+    return type(value) is int
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)
+
+
+_AT_LEAST_ONE = (lambda value: _is_int(value) and value >= 1), "an integer >= 1"
+_LIMIT = (lambda value: _is_int(value) and value >= 0), "an integer >= 0 (0 = all)"
+_NUMBER_ABOVE_0 = (lambda value: _is_number(value) and value > 0), "a number > 0"
+
+# What each field may be. Names of datasets and goodness functions have checks of their
+# own, and so do the goodness functions' parameters.
+_ALLOWED: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "pathway": _one_of(PATHWAYS),
+    "activation": _one_of(layer.ACTIVATIONS),
+    "norm_gate": ((lambda value: type(value) is bool), "True or False"),
+    "num_layers": _AT_LEAST_ONE,
+    "width": _AT_LEAST_ONE,
+    "epochs": _AT_LEAST_ONE,
+    "batch_size": _AT_LEAST_ONE,
+    "learning_rate": _NUMBER_ABOVE_0,
+    "threshold": (_is_number, "a number"),
+    "label_scale": _NUMBER_ABOVE_0,
+    "train_limit": _LIMIT,
+    "test_limit": _LIMIT,
+    "valid_fraction": (
+        (lambda value: _is_number(value) and 0 <= value < 1),
+        "a number in [0, 1)",
+    ),
+}
+
+
+def _check_field(name: str, value: Any) -> None:
+    if name == "dataset":
+        data.check_name(value)
+    if name in _ALLOWED:
+        is_allowed, allowed = _ALLOWED[name]
+        if not is_allowed(value):
+            raise UserError(f"{name}={value!r}: must be {allowed}")
+
+
+_NAMES = {
+    "dataset": f"one of {', '.join(data.DATASETS)}, or the path of an .npz file",
+    "goodness": f"one of {', '.join(goodness.GOODNESS)}, or module:function",
+    "seeds": "integers >= 0, separated by commas",
+    "data_dir": "a folder with prepared TFDS datasets or the official files",
+}
+
+
+def allowed_values(name: str) -> str:
+    """What a field may be, in words."""
+    if name in _NAMES:
+        return _NAMES[name]
+    param = next((p for p, field in _PARAM_FIELDS.items() if field == name), None)
+    if param is not None:
+        return goodness.allowed_values(param)
+    return _ALLOWED[name][1]
+
+
+def describe_fields() -> str:
+    """The fields of a config with their defaults and what they may be, for --help."""
+    return "\n".join(
+        f"{name} [{value}]: {allowed_values(name)}" for name, value in default().items()
+    )
