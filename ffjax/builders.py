@@ -43,10 +43,10 @@ class _Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
             citation=citation,
         )
 
-    def _split_generators(self, dl_manager, pipeline=None) -> dict[str, Any]:
-        del pipeline
+    def _split_generators(self, dl_manager) -> dict[str, Any]:
         # Downloaded, not extracted: see prepared.prepare on what TFDS mixes up.
-        paths = dl_manager.download([file.url for file in raw.DOWNLOADS[self.name]])
+        urls = [file.url for file in raw.DOWNLOADS[self.name]]
+        paths: Any = dl_manager.download(urls)  # in a list, as the addresses are
         arrays = self._read(*map(pathlib.Path, paths))
         return {
             "train": self._generate_examples(*arrays[:2]),

@@ -85,6 +85,7 @@ def _write_bytes(path: pathlib.Path, content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
+        os.chmod(scratch, 0o644)  # mkstemp's 0600 would hide a shared cache
         os.replace(scratch, path)
     except BaseException:
         pathlib.Path(scratch).unlink(missing_ok=True)

@@ -74,7 +74,7 @@ def draw(dataset: data.Dataset) -> Image.Image:
     names = [f"{label}  {name}" for label, name in enumerate(dataset.class_names)]
     if all(str(label) == name for label, name in enumerate(dataset.class_names)):
         names = list(dataset.class_names)
-    margin = 2 * _GAP + int(max(font.getlength(name) for name in names)) + _GAP
+    margin = 5 * _GAP + int(max(font.getlength(name) for name in names))
     cell = (width * scale + _GAP, max(height * scale, _FONT_SIZE) + _GAP)
     sheet = Image.new(
         "RGB", (margin + _PER_CLASS * cell[0], _GAP + len(names) * cell[1]), "white"

@@ -8,6 +8,10 @@ import importlib.util
 import io
 import pathlib
 import re
+import socket
+import urllib.parse
+import urllib.request
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -73,6 +77,8 @@ def prepare(name: str, data_dir: pathlib.Path, *, manual_dir: str = "") -> pathl
     from ffjax import builders  # noqa: F401  (adds ours to those of TFDS)
 
     builder = tfds.builder(name, data_dir=data_dir, file_format="array_record")
+    if not manual_dir:
+        _check_network(builder.url_infos or {})
     builder.download_and_prepare(
         # A folder of its own: TFDS finds unpacked files again by their names alone,
         # and those of MNIST and Fashion-MNIST are the same.
@@ -80,6 +86,17 @@ def prepare(name: str, data_dir: pathlib.Path, *, manual_dir: str = "") -> pathl
         download_config=tfds.download.DownloadConfig(manual_dir=manual_dir or None),
     )
     return pathlib.Path(builder.data_dir)
+
+
+def _check_network(urls: Iterable[str]) -> None:
+    """Raises OSError at once where TFDS would try again for minutes."""
+    if urllib.request.getproxies():
+        return  # names may be known to the proxy alone
+    for host in {urllib.parse.urlsplit(url).hostname for url in urls}:
+        try:
+            socket.getaddrinfo(host, None)
+        except OSError as error:
+            raise OSError(f"cannot reach {host}: {error.strerror}") from None
 
 
 def _read_records(builder, split: str) -> tuple[np.ndarray, np.ndarray]:
