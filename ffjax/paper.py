@@ -216,12 +216,13 @@ def trust(table: str) -> int:
 
 def parameters(spec: Mapping[str, Any]) -> dict[str, float]:
     """The goodness parameters in force: given, or the paper's default."""
-    name, default = DEFAULTS.get(spec.get("goodness", ""), (None, None))
+    goodness = spec.get("goodness")
     given = {key: spec[key] for key in PARAMETERS if spec.get(key) is not None}
-    if name is None:
-        # A user's own function may use any of them; the paper's others use none.
-        return given
-    return {name: given.get(name, default)}
+    if goodness in DEFAULTS:
+        name, default = DEFAULTS[goodness]
+        return {name: given.get(name, default)}
+    # The paper's other functions take none; a user's own may take any of them.
+    return {} if goodness in LABELS else given
 
 
 def parameter_text(spec: Mapping[str, Any]) -> str:
