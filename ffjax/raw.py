@@ -315,7 +315,9 @@ def read_usps_text(*paths: pathlib.Path) -> Arrays:
         try:
             rows = np.array(content.split(), np.float64)
         except ValueError as error:
-            raise UserError(f"{path}: is not a table of numbers ({error})") from None
+            raise UserError(
+                f"{path}: expected a table of numbers, as text or packed ({error})"
+            ) from None
         lines = len(content.splitlines())
         if lines == 0 or rows.size != 257 * lines:
             raise UserError(
@@ -338,12 +340,12 @@ def read_usps_libsvm(*paths: pathlib.Path) -> Arrays:
                 label, *pairs = line.split()
                 row = np.zeros(256)
                 for index, value in (pair.split(b":") for pair in pairs):
-                    row[range(256)[int(index) - 1]] = float(value)
+                    row[_PIXEL_OF_INDEX[int(index)]] = float(value)
                 labels.append(float(label))
-            except (ValueError, IndexError):
+            except (ValueError, KeyError):
                 raise UserError(
-                    f"{path}: line {number} is not a class and pairs index:value "
-                    "with indices from 1 to 256"
+                    f"{path}: line {number} is wrong, expected a class and pairs "
+                    "index:value with indices from 1 to 256"
                 ) from None
             rows.append(row)
         if not rows:
@@ -351,6 +353,9 @@ def read_usps_libsvm(*paths: pathlib.Path) -> Arrays:
         arrays.append(_usps_pixels(np.stack(rows), path))
         arrays.append(_labels(np.array(labels), 1, 10, path))
     return Arrays(*arrays)
+
+
+_PIXEL_OF_INDEX = {index: index - 1 for index in range(1, 257)}
 
 
 def _usps_pixels(values: np.ndarray, path: pathlib.Path) -> np.ndarray:
@@ -444,7 +449,8 @@ def _read_mat(path: pathlib.Path) -> dict[str, np.ndarray]:
     except Exception as error:  # a damaged file can raise nearly anything
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(
-            f"{path}: cannot be read as a MATLAB 5 file ({reason}); fetch it again"
+            f"{path}: cannot be read ({reason}), expected a MATLAB 5 file; "
+            "fetch it again"
         ) from None
 
 
