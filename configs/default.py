@@ -3,13 +3,14 @@
     python -m ffjax.main --config=configs/default.py --config.data_dir=DIR
 
 trains FFCL burstiness with GELU at 4x2000 on Fashion-MNIST for 60 epochs a layer. The
-paper's accuracy for it is 88.41 %. About 40 minutes on 2 cores; the paper's authors took
-35 to 70 s on an A100. The fields, their meaning and their defaults are those of RunSpec
-in ffjax/config.py.
+paper's accuracy for it is 88.41 %. About 40 minutes on 2 cores; the paper's authors
+took 35 to 70 s on an A100. The fields, their meaning and their defaults are those
+of RunSpec in ffjax/config.py.
 """
 
 from ffjax import config
 
 
 def get_config():
+    """The paper's values of all fields."""
     return config.default()

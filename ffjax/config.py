@@ -76,7 +76,7 @@ class RunSpec:
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """A run of a grid with all its seeds, and the sections of the grid that ask for it."""
+    """A run of a grid with all its seeds, and the sections that ask for it."""
 
     id: str
     spec: RunSpec
@@ -87,14 +87,14 @@ class Cell:
 # Parameters of goodness functions, by the field of a run that sets them.
 _PARAM_FIELDS = {"fraction": "k_fraction", "alpha": "alpha", "p": "p"}
 
-# Fields of a config that say how to run, not what: they are no part of a cell's identity.
+# Fields that say how to run, not what: they are no part of a cell's identity.
 _RUN_FIELDS: dict[str, Any] = {
     "seeds": (42,),
     "data_dir": "",  # a prepared TFDS folder, or <dataset>/ with the official files
 }
 
-# A command-line value of one of these chooses among a grid's cells; of any other field it
-# is set in all of them.
+# A command-line value of one of these chooses among a grid's cells; of any other field
+# it is set in all of them.
 PINNED = (
     "dataset",
     "pathway",
@@ -129,14 +129,14 @@ def expand(
     """The cells of a config: one, or those of its grid, each once.
 
     Args:
-      config: the flat fields, and perhaps ``grid``: section -> tuple of dicts, each with
-        the fields in which a cell differs from the flat ones (``seeds`` among them).
+      config: the flat fields, and perhaps ``grid``: section -> tuple of dicts, each
+        with the fields in which a cell differs from the flat ones (perhaps ``seeds``).
       overrides: the fields that the user set on the command line. Of a grid, those that
         it varies choose among its cells, and the others apply to all of them.
     """
     overrides = dict(overrides or {})
     flat = {name: config[name] for name in config if name != "grid"}
-    grid = config.get("grid")
+    grid: Any = config.get("grid")
     if not grid:
         return [_make_cell(flat, ())]
     chosen = {name: value for name, value in overrides.items() if name in PINNED}
@@ -213,8 +213,8 @@ def check_seed(seed: Any) -> None:
 def cell_id(spec: RunSpec) -> str:
     """A name for files and logs: readable, and different for different specs.
 
-    The hash at its end covers the fields that differ from their defaults, so that a field
-    added later leaves the names of earlier cells as they are.
+    The hash at its end covers the fields that differ from their defaults, so that a
+    field added later leaves the names of earlier cells as they are.
     """
     differing = {
         field.name: getattr(spec, field.name)

@@ -22,7 +22,7 @@ def entmax(x: jax.Array, alpha: float) -> jax.Array:
 
     Differentiable in forward and reverse mode, under ``jit`` and ``vmap``, by the rule
 
-        dp = s * (dx - sum_i s_i dx_i / sum_i s_i),   s_i = p_i^(2 - alpha) where p_i > 0,
+        dp = s * (dx - sum_i s_i dx_i / sum_i s_i),  s_i = p_i^(2 - alpha) if p_i > 0,
 
     which follows from differentiating sum_i p_i(x, tau(x)) = 1. Gradients never run
     through the search for tau, where they would be wrong.
@@ -68,13 +68,13 @@ def _entmax_jvp(alpha, primals, tangents):
 
 
 def _find_threshold(z: jax.Array, alpha: float, near_softmax: bool) -> jax.Array:
-    """The tau in [-1, 0] with sum_i [z_i - tau]_+^q = 1, q = 1 / (alpha - 1), max z = 0.
+    """The tau in [-1, 0] with sum_i [z_i - tau]_+^q = 1, q = 1/(alpha - 1), max z = 0.
 
-    Bisection of a bracket [low, high], with a Newton step in place of the midpoint where
-    that is safe. For alpha <= 2 the q-norm of [z - tau]_+ is convex in tau and close to
-    linear, so Newton's method on (norm - 1) climbs from -1 without overshooting: five
-    steps are typical where halving needs 24. For alpha > 2 it is not convex, and the
-    steps are plain halvings.
+    Bisection of a bracket [low, high], with a Newton step in place of the midpoint
+    where that is safe. For alpha <= 2 the q-norm of [z - tau]_+ is convex in tau and
+    close to linear, so Newton's method on (norm - 1) climbs from -1 without
+    overshooting: five steps are typical where halving needs 24. For alpha > 2 it is not
+    convex, and the steps are plain halvings.
 
     With near_softmax, tau + 1 is returned.
     """

@@ -33,13 +33,12 @@ def label_scores(
 ) -> jax.Array:
     """Goodness of one example under one candidate label, (L + 1,).
 
-    The last entry is that of the concatenation of what the layers' goodness was measured
-    on, before normalisation (paper, section 4.1).
+    The last entry is that of the concatenation of what the layers' goodness was
+    measured on, before normalisation (paper, section 4.1).
     """
     measured, scores = [], []
     for index, (weights, state) in enumerate(zip(params, goodness_states, strict=True)):
-        layer = arch.layer(index)
-        features, activity = layer.apply({"params": weights}, x, label)  # type: ignore[misc]
+        features, activity = pathway.run_layer(arch, index, weights, x, label)
         measured.append(activity)
         scores.append(arch.goodness(activity, state))
         x = norm.l2_normalise(features)

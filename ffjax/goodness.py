@@ -2,8 +2,8 @@ r"""Goodness functions: activations -> one number that says how well a layer lik
 
 A goodness function is pure and reduces the last axis of h, of width d; every leading
 axis is a batch axis. Its keyword arguments are its parameters, and their defaults are
-the paper's. Decorating a function with ``register`` is all that it takes to add one, here
-or in a file of your own:
+the paper's. Decorating a function with ``register`` is all that it takes to add one,
+here or in a file of your own:
 
     from ffjax.goodness import register
 
@@ -19,12 +19,11 @@ Forward-Forward Goodness Functions".
 
 import dataclasses
 import difflib
-import functools
 import importlib
 import inspect
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, overload
 
 import jax
 import jax.numpy as jnp
@@ -38,7 +37,7 @@ MOMENTUM = 0.9  # of the running means of functions that keep one
 
 @dataclasses.dataclass(frozen=True)
 class Definition:
-    """An entry of GOODNESS: the function, and what it keeps a running mean of, if any."""
+    """An entry of GOODNESS: a function, and what it keeps a running mean of, if any."""
 
     name: str
     fn: Callable[..., jax.Array]
@@ -58,7 +57,17 @@ class Definition:
 GOODNESS: dict[str, Definition] = {}
 
 
-def register(fn=None, *, running=None):
+@overload
+def register(fn: Callable[..., jax.Array]) -> Definition: ...
+
+
+@overload
+def register(
+    *, running: Callable[[jax.Array], jax.Array]
+) -> Callable[[Callable[..., jax.Array]], Definition]: ...
+
+
+def register(fn=None, *, running=None) -> Any:
     """Decorator: enters a function into GOODNESS under its own name.
 
     Args:
@@ -68,7 +77,11 @@ def register(fn=None, *, running=None):
         is handed to ``fn`` as a constant: the layer's state, like that of batch norm.
     """
     if fn is None:
-        return functools.partial(register, running=running)
+        return lambda fn: _register(fn, running)
+    return _register(fn, running)
+
+
+def _register(fn: Callable[..., jax.Array], running: Any) -> Definition:
     definition = Definition(fn.__name__, fn, running)
     # A user's module may be imported under two names; a built-in may not be replaced.
     existing = GOODNESS.get(fn.__name__)
@@ -154,7 +167,7 @@ def find(name: str) -> Definition:
         close = difflib.get_close_matches(name, GOODNESS, n=1)
         hint = f"did you mean {close[0]!r}? " if close else ""
         raise UserError(
-            f"goodness={name!r}: unknown; {hint}known are {', '.join(sorted(GOODNESS))}, "
+            f"goodness={name!r}: unknown; {hint}known are {', '.join(GOODNESS)}, "
             "and module:function for one of your own"
         )
     return GOODNESS[name]
@@ -166,8 +179,8 @@ def _find_in_module(name: str) -> Definition:
         module = importlib.import_module(module_name)
     except (ImportError, ValueError) as error:
         raise UserError(
-            f"goodness={name!r}: cannot import module {module_name!r} ({error}); it must "
-            "lie in the current folder or on PYTHONPATH"
+            f"goodness={name!r}: cannot import module {module_name!r} ({error}); it "
+            "must lie in the current folder or on PYTHONPATH"
         ) from None
     definition = getattr(module, function_name, None)
     if not isinstance(definition, Definition):
@@ -203,12 +216,12 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-# --- Dense functions -------------------------------------------------------------------
+# --- Dense functions -----------------------------------------------------------------
 
 
 @register
 def sos(h: jax.Array) -> jax.Array:
-    r"""Sum of squares, scaled by the width: g = (1/d) sum_i h_i^2 (section 2 and 4.1)."""
+    r"""Sum of squares over the width: g = (1/d) sum_i h_i^2 (sections 2 and 4.1)."""
     return jnp.mean(h * h, axis=-1)
 
 
@@ -265,7 +278,7 @@ def game_theoretic_shah(h: jax.Array) -> jax.Array:
     return jnp.mean(h * h * (1 + 0.1 * share), axis=-1)
 
 
-# --- Selective functions ---------------------------------------------------------------
+# --- Selective functions -------------------------------------------------------------
 
 
 @register
@@ -293,7 +306,7 @@ def entmax(h: jax.Array, *, alpha: float = 1.5) -> jax.Array:
     return jnp.sum(_entmax(h, alpha) * h * h, axis=-1)
 
 
-# --- Shape-sensitive functions ---------------------------------------------------------
+# --- Shape-sensitive functions -------------------------------------------------------
 
 
 @register

@@ -1,4 +1,4 @@
-"""One Forward-Forward layer: dense, activation, norm gate, and the place of its label."""
+"""One Forward-Forward layer: dense, activation, norm gate, and where its label is."""
 
 import functools
 from collections.abc import Callable
@@ -38,8 +38,8 @@ class Layer(nn.Module):
     - "none": the label does not enter here.
     - "input": W acts on [x ; a onehot(label)]. The amplitude a is the last entry of the
       input, and W is kept in two parts, so that W_x x is one product for all labels.
-    - "output": goodness is measured on h + W_label onehot(label) (paper, eq. 7), while h
-      itself stays free of the label.
+    - "output": goodness is measured on h + W_label onehot(label) (paper, eq. 7), while
+      h itself stays free of the label.
 
     Weights and biases start uniform in +-1/sqrt(fan_in), W_label in +-1/sqrt(classes).
     """
@@ -59,30 +59,34 @@ class Layer(nn.Module):
           label: integers (...).
 
         Returns:
-          What goes on to the next layer, and what goodness is measured on: (..., width).
+          What goes on to the next layer, and what goodness is measured on; both of
+          shape (..., width).
         """
-        amplitude = None
         if self.label_site == "input":
             x, amplitude = x[..., :-1], x[..., -1:]
-        fan_in = x.shape[-1] + (self.num_classes if amplitude is not None else 0)
-        start = _uniform(fan_in)
-        kernel = self.param("kernel", start, (x.shape[-1], self.width))
-        bias = self.param("bias", start, (self.width,))
-        shift = None
-        if self.label_site != "none":
-            label_start = start if amplitude is not None else _uniform(self.num_classes)
-            shape = (self.num_classes, self.width)
-            # A product with one-hot rows, not a lookup: its gradient is a small product
-            # too, where a lookup's is a serial scatter.
-            label_kernel = self.param("label_kernel", label_start, shape)
-            shift = jax.nn.one_hot(label, self.num_classes) @ label_kernel
-        before = x @ kernel + _broadcast(bias, x.ndim)
-        if amplitude is not None:
-            before = before + amplitude * shift
+            fan_in = x.shape[-1] + self.num_classes
+            before = self._dense(x, fan_in) + amplitude * self._shift(label, fan_in)
+        else:
+            before = self._dense(x, fan_in=x.shape[-1])
         h = ACTIVATIONS[self.activation](before)
         if self.norm_gate:
             h = gate(h)
-        return h, h + shift if self.label_site == "output" else h
+        if self.label_site == "output":
+            return h, h + self._shift(label, fan_in=self.num_classes)
+        return h, h
+
+    def _dense(self, x: jax.Array, fan_in: int) -> jax.Array:
+        kernel = self.param("kernel", _uniform(fan_in), (x.shape[-1], self.width))
+        bias = self.param("bias", _uniform(fan_in), (self.width,))
+        # Leading axes of length 1, because tests forbid silent rank promotion.
+        return x @ kernel + bias.reshape((1,) * (x.ndim - 1) + bias.shape)
+
+    def _shift(self, label: jax.Array, fan_in: int) -> jax.Array:
+        shape = (self.num_classes, self.width)
+        label_kernel = self.param("label_kernel", _uniform(fan_in), shape)
+        # A product with one-hot rows, not a lookup: its gradient is a small product
+        # too, where a lookup's is a serial scatter.
+        return jax.nn.one_hot(label, self.num_classes) @ label_kernel
 
 
 def _uniform(fan_in: int) -> nn.initializers.Initializer:
@@ -92,8 +96,3 @@ def _uniform(fan_in: int) -> nn.initializers.Initializer:
         return jax.random.uniform(key, shape, dtype, -bound, bound)
 
     return init
-
-
-def _broadcast(bias: jax.Array, ndim: int) -> jax.Array:
-    """The bias with leading axes of length 1: tests forbid silent rank promotion."""
-    return bias.reshape((1,) * (ndim - 1) + bias.shape)

@@ -1,6 +1,6 @@
 """Trains and evaluates Forward-Forward networks: one run, or a whole grid.
 
-python -m ffjax.main [--config=FILE[:SECTION]] [--config.FIELD=VALUE ...] [--workdir=DIR]
+python -m ffjax.main [--config=FILE[:SECTION]] [--config.FIELD=VALUE] [--workdir=DIR]
 """
 
 import pathlib
@@ -24,7 +24,7 @@ def parse_flags(argv: list[str]) -> list[str]:
         config_flags.DEFINE_config_file(
             "config",
             str(_DEMO),
-            "Config file, with a section of its grid after a colon; without it, a small "
+            "Config file, with a section of its grid after a colon; without it, a "
             "demonstration. --config.FIELD=VALUE sets a field; the fields are:\n"
             f"{config.describe_fields()}",
             sys_argv=argv,

@@ -1,4 +1,4 @@
-"""The Python interface: ``ffjax.fit`` on your own arrays, ``Network``, ``ffjax.load``."""
+"""The Python interface: ``ffjax.fit`` on arrays, ``Network`` and ``ffjax.load``."""
 
 import dataclasses
 import json
@@ -41,8 +41,8 @@ class Network:
         images = _check_images("images", images)
         if images.shape[1:] != self.image_shape:
             raise UserError(
-                f"images: each has shape {images.shape[1:]}, but the network was trained "
-                f"on {self.image_shape}"
+                f"images: each has shape {images.shape[1:]}, but the network was "
+                f"trained on {self.image_shape}"
             )
         flat = _normalise(images, self.mean, self.std)
         scores = evaluate.score_images(
@@ -105,8 +105,8 @@ def fit(
     """Trains a network on your own arrays.
 
     Args:
-      images: (N, ...) of any numeric type; the last axis is taken as colour if there are
-        four axes. They are normalised to zero mean and unit variance per channel.
+      images: (N, ...) of any numeric type; the last axis is taken as colour if there
+        are four axes. They are normalised to zero mean and unit variance per channel.
       labels: (N,) integers from 0.
       goodness: a name in ``ffjax.goodness.GOODNESS``, or "module:function".
       pathway: "ffcl" or "standard".
@@ -167,8 +167,8 @@ def fit(
     )
     if layers[-1].is_diverged:
         raise FloatingPointError(
-            f"training diverged in layer {len(layers)}, epoch {len(layers[-1].losses)}: "
-            "try a smaller learning_rate"
+            f"training diverged in layer {len(layers)}, epoch "
+            f"{len(layers[-1].losses)}: try a smaller learning_rate"
         )
     return Network(arch, tuple(layers), images.shape[1:], mean, std)
 
@@ -176,8 +176,8 @@ def fit(
 def load(path: str | os.PathLike[str]) -> Network:
     """Reads a network that ``Network.save`` wrote; it predicts bit for bit as before.
 
-    A network with a goodness function of your own needs its module to be imported first:
-    reading a file never imports code.
+    A network with a goodness function of your own needs its module to be imported
+    first: reading a file never imports code.
     """
     problem = f"{os.fspath(path)}: not a network saved by ffjax"
     try:
@@ -292,5 +292,7 @@ def _normalise(
     images: np.ndarray, mean: tuple[float, ...], std: tuple[float, ...]
 ) -> np.ndarray:
     """(N, ...) -> (N, D) float32 with the given statistics per channel."""
-    scaled = (images.astype(np.float32) - np.float32(mean)) / np.float32(std)
+    scaled = (images.astype(np.float32) - np.asarray(mean, np.float32)) / np.asarray(
+        std, np.float32
+    )
     return scaled.reshape(len(images), -1)

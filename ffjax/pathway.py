@@ -74,12 +74,21 @@ def encode(arch: Architecture, images: jax.Array) -> jax.Array:
     """Images (N, D) -> the first layer's inputs, of unit norm.
 
     ffcl: x / ||x||. standard: [x ; s] / ||[x ; s]||, because [x ; s onehot(c)] has the
-    same norm for every label c; the layer reads the last entry as the label's amplitude.
+    same norm for every label c; the layer reads the last entry as the label's
+    amplitude.
     """
     if arch.carries_label:
         scale = jnp.full((*images.shape[:-1], 1), arch.label_scale, images.dtype)
         images = jnp.concatenate([images, scale], axis=-1)
     return norm.l2_normalise(images)
+
+
+def run_layer(
+    arch: Architecture, index: int, params: Params, x: jax.Array, label: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """One layer under one candidate label per example; see ``Layer.__call__``."""
+    outputs: Any = arch.layer(index).apply({"params": params}, x, label)
+    return outputs
 
 
 def activate(
@@ -95,24 +104,17 @@ def activate(
       labels: candidate labels (K, B).
 
     Returns:
-      What goes on to the next layer: (B, W), or (K, B, W) where it depends on the label;
-      and what goodness is measured on: (K, B, W).
+      What goes on to the next layer: (B, W), or (K, B, W) where it depends on the
+      label; and what goodness is measured on: (K, B, W).
     """
-    layer = arch.layer(index)
-
-    def one_label(x, label):
-        return layer.apply({"params": params}, x, label)
-
     # vmap over labels leaves products of shared inputs shared, and their gradients too:
     # the labels' cotangents are summed before the one product with x.
     shared = x.ndim == labels.ndim
-    features_axis = 0 if arch.carries_label else None
-    features, measured = jax.vmap(
-        one_label,
+    return jax.vmap(
+        functools.partial(run_layer, arch, index, params),
         in_axes=(None if shared else 0, 0),
-        out_axes=(features_axis, 0),
+        out_axes=(0 if arch.carries_label else None, 0),
     )(x, labels)
-    return features, measured
 
 
 def propagate(

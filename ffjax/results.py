@@ -94,7 +94,7 @@ def read(path: pathlib.Path) -> Record:
 
 
 def read_all(workdir: str | os.PathLike[str]) -> tuple[list[Record], list[str]]:
-    """All whole records of a workdir, sorted by file name, and what is wrong with the rest."""
+    """All whole records, sorted by file name, and what is wrong with the others."""
     records, problems = [], []
     for path in sorted((pathlib.Path(workdir) / "results").glob("*.json")):
         try:

@@ -16,7 +16,7 @@ import optax
 from absl import logging
 from flax import struct
 
-from ffjax import norm, pathway
+from ffjax import pathway
 from ffjax.pathway import Architecture, Params
 
 _SPAN_SECONDS = (
@@ -68,7 +68,7 @@ def layer_loss(
     arch: Architecture,
     index: int,
 ) -> tuple[jax.Array, Any]:
-    r"""The local loss of a batch (paper, eq. 2), and the goodness function's next state.
+    r"""The local loss of a batch (paper, eq. 2), and the goodness's next state.
 
         L = mean softplus(tau - g(h+)) + mean softplus(g(h-) - tau)
 
@@ -111,8 +111,8 @@ def train_epochs(
 ) -> tuple[LayerState, jax.Array]:
     """Trains one layer from epoch ``first`` up to ``last``, as one compiled program.
 
-    Shuffling, wrong labels and steps are all inside. ``first`` and ``last`` are data, so
-    that the same program serves a whole training or any part of it, with the same result.
+    Shuffling, wrong labels and steps are all inside. ``first`` and ``last`` are data,
+    so that one program serves a whole training or any part of it, with one result.
 
     Args:
       state: the layer; donated.
@@ -324,5 +324,5 @@ def train_network(
             if on_layer is not None:
                 on_layer(index, layer)
         if layers[index].is_diverged:
-            break
-    return layers[: index + 1]
+            return layers[: index + 1]
+    return layers
