@@ -197,7 +197,7 @@ def make_spec(**fields: Any) -> RunSpec:
 
 def check_field_name(name: str) -> None:
     """Raises a UserError for a name that is no field of a config."""
-    known = list(default())
+    known = [field.name for field in dataclasses.fields(RunSpec)] + list(_RUN_FIELDS)
     if name not in known:
         close = difflib.get_close_matches(name, known, n=1)
         hint = f"did you mean {close[0]!r}? " if close else ""
