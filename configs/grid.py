@@ -6,7 +6,7 @@
     python -m ffjax.main --config=configs/grid.py --config.goodness=moment --config.p=6
 
 The last line of --list says how many runs there are and how long they take. Without a
-section all but ``quick`` are run; a cell that several sections share is run once. At the
+section all but ``quick`` run; a cell that several sections share runs once. At the
 end report/index.html in the workdir has the paper's numbers beside the measured ones.
 
     python -m ffjax.main --config=configs/grid.py:quick
