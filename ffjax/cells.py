@@ -111,7 +111,7 @@ def gather(records: Iterable[results.Record]) -> list[Cell]:
         cells.append(
             Cell(
                 id=cell_id,
-                spec={key: _flat(value) for key, value in runs[0]["spec"].items()},
+                spec={key: flat(value) for key, value in runs[0]["spec"].items()},
                 seeds=tuple(run["seed"] for run in runs),
                 accuracies=accuracies,
                 std=statistics.stdev(accuracies) if len(accuracies) > 1 else None,
@@ -121,7 +121,7 @@ def gather(records: Iterable[results.Record]) -> list[Cell]:
     return cells
 
 
-def _flat(value: Any) -> Any:
+def flat(value: Any) -> Any:
     """The fields of a spec are flat; anything else counts as its text."""
     scalar = value is None or isinstance(value, str | int | float)
     return value if scalar else json.dumps(value, sort_keys=True)
@@ -153,12 +153,6 @@ def setting_texts(settings: Iterable[Setting]) -> dict[Setting, str]:
     settings = list(settings)
     names = sorted({name for one in settings for name, _ in one.fields})
     shown = {"dataset", "num_layers", "width", "epochs"}
-    varying = [
-        name
-        for name in names
-        if name not in shown
-        and len({dict(one.fields).get(name) for one in settings}) > 1
-    ]
     texts = {}
     for one in settings:
         parts = [
@@ -169,9 +163,11 @@ def setting_texts(settings: Iterable[Setting]) -> dict[Setting, str]:
         for name in names:
             if name in shown:
                 continue
-            value, usual = one.get(name), paper.SETTINGS.get(name)
-            unusual = name in paper.SETTINGS and (value or 0) != usual
-            if unusual or name in varying:
-                parts.append(f"{name} {value}")
+            if name in paper.SETTINGS:
+                tells = (one.get(name) or 0) != paper.SETTINGS[name]
+            else:
+                tells = len({dict(other.fields).get(name) for other in settings}) > 1
+            if tells:
+                parts.append(f"{name.replace('_', ' ')} {one.get(name)}")
         texts[one] = ", ".join(parts)
     return texts

@@ -31,9 +31,10 @@ _STYLE: dict[Any, Any] = {
 }
 # Told apart by readers with colour-blindness, too.
 _COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#333333")
+_COLORS += ("#8a6d3b",)
 _PATHWAYS = {"standard": "#2563eb", "ffcl": "#d9480f"}
-_PANEL = (2.35, 2.1)  # inches
-_MAX_SETTINGS = 3  # the settings drawn: the paper's first, then those with most cells
+_WIDTH = 7.0  # inches: the text width of a page
+_LONGEST = 26  # characters of a name before it is cut
 _OUTLIER = 0.55  # of the highest: a sweep's point below is cut off, or hides the rest
 
 
@@ -55,20 +56,21 @@ def write(
     with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
         # A user's name may hold characters that the font lacks: boxes, not noise.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        for one in list(views)[:_MAX_SETTINGS]:
-            view, label = views[one], labels[one]
-            slug = re.sub(r"[^A-Za-z0-9.]+", "-", label).strip("-.")[:80] or "setting"
-            while slug in used:
+        for i, (one, view) in enumerate(views.items()):
+            slug = re.sub(r"[^A-Za-z0-9.]+", "-", labels[one]).strip("-.")[:80]
+            while slug in used or not slug:
                 slug += "-2"
             used.add(slug)
             for kind, draw in (
-                ("sweeps", _draw_lines),
+                ("sweeps", _draw_sweep),
                 ("heat", _draw_heat),
                 ("layers", _draw_lines),
                 ("curves", _draw_lines),
             ):
-                if view[kind]:
-                    written += _save(folder, f"{kind}-{slug}", view[kind], draw, label)
+                # Of the first setting everything; of the others what a paper shows.
+                if view[kind] and (i == 0 or kind == "sweeps"):
+                    charts, label = view[kind], labels[one]
+                    written += _save(folder, f"{kind}-{slug}", charts, draw, label)
     return written
 
 
@@ -79,30 +81,32 @@ def _save(
     draw: Callable[[Any, dict[str, Any]], None],
     label: str,
 ) -> list[str]:
-    columns = min(3, len(charts))
+    columns = 3 if len(charts) > 2 and draw is _draw_sweep else min(2, len(charts))
     lines = -(-len(charts) // columns)
-    sheet = figure.Figure(
-        figsize=(_PANEL[0] * max(columns, 1.4), _PANEL[1] * lines + 0.25),
-        layout="constrained",
-    )
+    height = 2.0
+    if draw is _draw_heat:
+        height = 0.5 + 0.17 * max(len(chart["lines"]) for chart in charts)
+    width = _WIDTH if len(charts) > 1 else _WIDTH * 0.6
+    sheet = figure.Figure(figsize=(width, height * lines + 0.4), layout="constrained")
     backend_agg.FigureCanvasAgg(sheet)
-    sheet.suptitle(_plain(label), fontsize=8)
+    sheet.suptitle(_plain(label, 90), fontsize=8)
     for i, chart in enumerate(charts):
         draw(sheet.add_subplot(lines, columns, i + 1), chart)
+    if draw is _draw_sweep:  # the same four lines in every panel
+        handles, names = sheet.axes[0].get_legend_handles_labels()
+        columns = 4 if all(len(name) < 20 for name in names) else 2
+        sheet.legend(handles, names, loc="outside lower center", ncols=columns)
     for ending in ("png", "pdf"):
         out = io.BytesIO()
         # No date, so that the same records give the same file.
         metadata = {"CreationDate": None} if ending == "pdf" else None
         sheet.savefig(out, format=ending, metadata=metadata)
+        sheet.set_layout_engine("none")  # laid out once is enough, and it takes long
         results.write_bytes(folder / f"{name}.{ending}", out.getvalue())
     return [f"figures/{name}.{ending}" for ending in ("png", "pdf")]
 
 
 def _draw_lines(axes: Any, chart: dict[str, Any]) -> None:
-    sweep = "log" in chart
-    values = [point[1] for line in chart["series"] for point in line["points"]]
-    floor = _OUTLIER * max(values) if sweep else float("-inf")
-    kept = [value for value in values if value >= floor]
     for line in chart["series"]:
         key = line["color"]
         color = (
@@ -111,36 +115,53 @@ def _draw_lines(axes: Any, chart: dict[str, Any]) -> None:
             else _PATHWAYS.get(key, "#7048a8")
         )
         paper = line.get("paper", False)
-        axes.errorbar(
-            [point[0] for point in line["points"]],
-            [point[1] for point in line["points"]],
-            yerr=[point[2] or 0 for point in line["points"]] if sweep else None,
+        x, y, spread = (
+            zip(*line["points"], strict=True) if line["points"] else ((),) * 3
+        )
+        axes.plot(
+            x,
+            y,
             color=color,
             linestyle="--" if paper else "-",
             linewidth=1.0 if paper else 1.4,
             marker=None if chart.get("dots") is False else "o",
             markerfacecolor="white" if paper else color,
-            label=_plain(line["name"]),
+            label=_plain(line["name"], 40),
         )
-    if sweep and len(kept) < len(values):
-        margin = 0.08 * (max(kept) - min(kept)) or 1.0
-        axes.set_ylim(min(kept) - margin, max(kept) + margin)
-    if chart.get("log"):
-        axes.set_xscale("log")
-    if sweep:
-        ticks = sorted(
-            {point[0] for line in chart["series"] for point in line["points"]}
-        )
-        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-        axes.xaxis.set_minor_locator(ticker.NullLocator())
-    elif chart.get("whole"):
-        axes.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
+        if any(spread):
+            bars = [value or 0 for value in spread]
+            axes.errorbar(x, y, yerr=bars, fmt="none", ecolor=color, elinewidth=1.0)
+    axes.set_title(_plain(chart["title"], 60))
+    axes.set_xlabel(_plain(chart["x"], 60))
+    axes.set_ylabel(_plain(chart["y"], 60))
+    if chart.get("log") is None:
+        axes.xaxis.set_major_locator(ticker.MaxNLocator(integer=True, nbins=6))
+        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.02), borderaxespad=0.2)
     for mark in chart.get("marks", ()):
         axes.axvline(mark + 0.5, color="#c5cbd3", linewidth=0.8)
-    axes.set_title(_plain(chart["title"]))
-    axes.set_xlabel(_plain(chart["x"]))
-    axes.set_ylabel(_plain(chart["y"]))
-    axes.legend()
+
+
+def _draw_sweep(axes: Any, chart: dict[str, Any]) -> None:
+    _draw_lines(axes, chart)
+    points = [point for line in chart["series"] for point in line["points"]]
+    values = [point[1] for point in points]
+    kept = [value for value in values if value >= _OUTLIER * max(values)]
+    margin = 0.08 * (max(kept) - min(kept)) or 1.0
+    floor = min(kept) - margin
+    axes.set_ylim(floor, max(kept) + margin)
+    cut: dict[float, list[str]] = {}
+    for line in chart["series"]:
+        for x, y, _ in line["points"]:
+            if y < floor and not line.get("paper"):
+                cut.setdefault(x, []).append(f"{y:.0f}")
+    for x, texts in cut.items():
+        text = "↓ " + ", ".join(texts)
+        axes.annotate(text, (x, floor), (0, 3), textcoords="offset points", fontsize=6)
+    if chart["log"]:
+        axes.set_xscale("log")
+    ticks = sorted({point[0] for point in points})
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.xaxis.set_minor_locator(ticker.NullLocator())
 
 
 def _draw_heat(axes: Any, chart: dict[str, Any]) -> None:
@@ -158,7 +179,8 @@ def _draw_heat(axes: Any, chart: dict[str, Any]) -> None:
                 ink = "white" if value > middle else "black"
                 text = f"{value:.1f}"
                 axes.text(j, i, text, ha="center", va="center", color=ink, fontsize=6.5)
-    axes.set_xticks(range(len(chart["columns"])), map(_plain, chart["columns"]))
+    columns = [_plain(column) for column in chart["columns"]]
+    axes.set_xticks(range(len(columns)), columns)
     axes.set_yticks(
         range(len(values)), [_plain(line["label"]) for line in chart["lines"]]
     )
@@ -167,7 +189,9 @@ def _draw_heat(axes: Any, chart: dict[str, Any]) -> None:
     axes.set_title(_plain(chart["title"]))
 
 
-def _plain(text: str) -> str:
-    """Text that matplotlib does not read as mathematics, nor hides from a legend."""
+def _plain(text: str, longest: int = _LONGEST) -> str:
+    """Short text that matplotlib neither reads as mathematics nor hides."""
+    if len(text) > longest:
+        text = text[: longest - 1] + "…"
     text = text.replace("$", r"\$")
     return f" {text}" if text.startswith("_") else text

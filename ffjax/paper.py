@@ -46,7 +46,8 @@ SETTINGS: dict[str, Any] = {
     "test_limit": 0,
     "valid_fraction": 0.0,
 }
-_UNSET_MEANS_PAPER = ("train_limit", "test_limit", "valid_fraction")
+# Later additions to a run's fields: a record from before them is as in the paper.
+_MAY_BE_UNSET = ("train_limit", "test_limit", "valid_fraction")
 
 # The parameter that a goodness function takes, and its value in a row without one.
 DEFAULTS: dict[str, tuple[str, float]] = {
@@ -153,6 +154,23 @@ def label(name: Any) -> str:
     return LABELS.get(name, str(name)) if isinstance(name, str) else str(name)
 
 
+@functools.cache
+def _rows_by_method() -> dict[tuple[str, str, str], tuple[Row, ...]]:
+    found: dict[tuple[str, str, str], tuple[Row, ...]] = {}
+    for row in _rows():
+        key = (row.dataset, row.pathway, row.goodness)
+        found[key] = (*found.get(key, ()), row)
+    return found
+
+
+def matching(spec: Mapping[str, Any]) -> list[Row]:
+    """All numbers of the paper that a run measures."""
+    fields = ("dataset", "pathway", "goodness")
+    dataset, pathway, goodness = (str(spec.get(field)) for field in fields)
+    near = _rows_by_method().get((dataset, pathway, goodness), ())
+    return [row for row in near if matches(row, spec)]
+
+
 def rows() -> list[Row]:
     """All numbers of the paper, in the order of the file."""
     return list(_rows())
@@ -179,9 +197,9 @@ def at_settings(spec: Mapping[str, Any]) -> bool:
     """Whether everything but method, dataset and size is as in the paper."""
     for field, value in SETTINGS.items():
         found = spec.get(field)
-        if found is None and field in _UNSET_MEANS_PAPER:
+        if found is None and field in _MAY_BE_UNSET:
             continue
-        if not close(found, value):
+        if found != value and not close(found, value):
             return False
     return True
 
@@ -198,11 +216,11 @@ def orientation(spec: Mapping[str, Any]) -> Row | None:
     # The paper's game-theoretic numbers fit the other formula at least as well.
     goodness = "game_theoretic" if goodness == "game_theoretic_shah" else goodness
     wanted = {**spec, "goodness": goodness}
+    key = (str(dataset), str(spec.get("pathway")), str(goodness))
     found = [
         row
-        for row in _rows()
-        if row.dataset == dataset
-        and (row.num_layers, row.width) == _FULL_SIZE
+        for row in _rows_by_method().get(key, ())
+        if (row.num_layers, row.width) == _FULL_SIZE
         and row.activation == spec.get("activation")
         and _same_method(row, wanted)
     ]

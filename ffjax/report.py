@@ -38,7 +38,7 @@ _TEMPLATES = pathlib.Path(__file__).parent / "templates"
 _ORIENTATION = "paper, 4x2000, 60 epochs"
 _MAX_POINTS = 120  # of a learning curve on the page; more cannot be seen
 _MAX_SERIES = 8  # lines in one chart; more cannot be told apart
-_LADDER = ("standard", "ffcl")
+_PATHWAYS = ("standard", "ffcl")
 
 
 # Ours beside the paper's. ---------------------------------------------------------
@@ -103,13 +103,13 @@ class Table:
 
     @property
     def num_entries(self) -> int:
-        """How many numbers it has."""
-        return len(self.entries)
+        """How many numbers of the paper it has."""
+        return sum(entry.row is not None for entry in self.entries)
 
     @property
     def num_run(self) -> int:
         """How many of the paper's numbers we have."""
-        return sum(entry.cell is not None for entry in self.entries)
+        return sum(bool(entry.row and entry.cell) for entry in self.entries)
 
 
 class _Index:
@@ -212,7 +212,7 @@ def _goodness_table(rows: list[paper.Row], index: _Index) -> Table:
     others = index.others(rows[0].dataset, rows[0].size)
     for goodness in dict.fromkeys(cell.spec.get("goodness") for cell in others):
         entries = []
-        for pathway in _LADDER:
+        for pathway in _PATHWAYS:
             near = [
                 cell
                 for cell in others
@@ -310,13 +310,7 @@ def reference(cell: Cell) -> tuple[paper.Row, bool] | None:
 
     Where it is not, it is the full-size number of the same method: orientation only.
     """
-    exact = [
-        row
-        for row in paper.rows()
-        if row.goodness == cell.spec.get("goodness")
-        and row.activation != "best"
-        and paper.matches(row, cell.spec)
-    ]
+    exact = [row for row in paper.matching(cell.spec) if row.activation != "best"]
     if exact:
         # A table over seeds is compared with where we have several seeds, too.
         several = len(cell.seeds) > 1
@@ -394,7 +388,7 @@ def _read_failures(
             failure = Failure(
                 cell=str(found["cell"]),
                 seed=found["seed"],
-                spec={str(name): value for name, value in spec.items()},
+                spec={str(name): cells_lib.flat(spec[name]) for name in spec},
                 error=str(found["error"]),
             )
         except (OSError, ValueError, KeyError, AttributeError, RecursionError) as error:
@@ -425,7 +419,8 @@ def _goodness_key(cell: Cell) -> str:
 
 def _pathways(found: Iterable[Cell]) -> list[str]:
     names = dict.fromkeys(str(cell.spec.get("pathway")) for cell in found)
-    return sorted(names, key=lambda name: (name not in _LADDER, _LADDER.count(name)))
+    known = [name for name in _PATHWAYS if name in names]
+    return known + [name for name in names if name not in _PATHWAYS]
 
 
 def _champions(found: Iterable[Cell], pathway: str) -> list[Cell]:
@@ -482,6 +477,7 @@ def _sweeps(one: cells_lib.Setting, found: list[Cell]) -> list[dict[str, Any]]:
         for name, value in paper.parameters(cell.spec).items():
             if cells_lib.number(value) is not None and cell.mean is not None:
                 axes.setdefault((_goodness_key(cell), name), []).append(cell)
+    whose = "paper" if one.is_paper else "paper (4x2000, 60 epochs)"
     charts = []
     for (goodness, name), members in axes.items():
         if len({paper.parameters(cell.spec)[name] for cell in members}) < 3:
@@ -516,7 +512,7 @@ def _sweeps(one: cells_lib.Setting, found: list[Cell]) -> list[dict[str, Any]]:
             if points and papers:
                 series.append(
                     {
-                        "name": f"paper, {paper.label(pathway)}",
+                        "name": f"{whose}, {paper.label(pathway)}",
                         "color": pathway,
                         "paper": True,
                         "points": papers,
@@ -629,7 +625,6 @@ def _layer_charts(found: list[Cell]) -> list[dict[str, Any]]:
                     "layer (from 1)",
                     "test accuracy (%)",
                     series,
-                    whole=True,
                 )
             )
     return charts
@@ -656,8 +651,8 @@ def _curve_charts(found: list[Cell]) -> list[dict[str, Any]]:
         if any(len(line["points"]) > 1 for line in series):
             charts.append(
                 _chart(
-                    f"Training loss, layer after layer, {paper.label(pathway)}",
-                    "epoch (the layers train one after another)",
+                    f"Training loss, {paper.label(pathway)}",
+                    "epoch, layer after layer",
                     "loss",
                     series,
                     marks=marks[:-1],
@@ -789,6 +784,11 @@ def _page(
             settings=settings,
             tables=run,
             tables_not_run=[table for table in contents.tables if not table.num_run],
+            num_idle=sum(
+                table.num_entries
+                for table in contents.tables
+                if not table.num_run and table.id in paper.TABLES
+            ),
             judged=[v for v in contents.verdicts if v.verdict != claims.OPEN],
             not_judged=[v for v in contents.verdicts if v.verdict == claims.OPEN],
             other_audits=[
@@ -1213,7 +1213,7 @@ def _markdown(contents: Contents) -> str:
             parts.append(_md_table(*_wide_lines(table)))
     idle = [table for table in contents.tables if not table.num_run]
     if idle:
-        names = ", ".join(f"{table.id} ({len(table.entries)})" for table in idle)
+        names = ", ".join(f"{table.id} ({table.num_entries})" for table in idle)
         parts.append(f"Not run yet (cells): {names}.\n")
     return "\n".join(parts)
 

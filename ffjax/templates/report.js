@@ -67,7 +67,7 @@
         const dot = make("circle", { cx: px(x), cy: py(y), r: 3.2, style: `stroke:${ink};fill:${series.paper ? "var(--paper)" : ink}`, "stroke-width": 1.5 });
         dot.append(make("title", {}, `${series.name}: ${y.toFixed(2)} at ${x}`));
         svg.append(dot);
-        if (y < low) svg.append(make("text", { x: px(x) + 6, y: py(y) - 5 - (series.color === "ffcl" ? 13 : 0), style: `fill:${ink}` }, `▾ ${y.toFixed(0)}`));
+        if (y < low && !series.paper) svg.append(make("text", { class: "cut", x: px(x) + 9, y: py(y) + 2 - (series.color === "ffcl" ? 13 : 0), style: `fill:${ink}` }, `▾ ${y.toFixed(0)}`));
       }
       names.append(make("span", {}, make("i", { class: series.paper ? "paper" : "", style: `border-color:${ink}` }), series.name));
     }
