@@ -19,6 +19,9 @@ CITATION = (
     "the Design of Forward-Forward Goodness Functions (preprint)"
 )
 
+# What a number of the paper is called beside a run of another size.
+ORIENTATION = "paper, 4x2000, 60 epochs"
+
 # The tables of the paper, in its order, and what each one shows.
 TABLES = {
     "tab:main": "Main results on Fashion-MNIST",
