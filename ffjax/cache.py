@@ -7,9 +7,11 @@ later rename wins.
 """
 
 import hashlib
+import json
 import os
 import pathlib
 import tempfile
+from typing import Any
 
 import numpy as np
 from absl import logging
@@ -28,7 +30,7 @@ def folder() -> pathlib.Path:
     return pathlib.Path(base).expanduser() / "ffjax"
 
 
-def read(entry: str) -> tuple[raw.Arrays, dict[str, str]] | None:
+def read(entry: str) -> tuple[raw.Arrays, dict[str, Any]] | None:
     """The arrays and facts stored under ``entry``; None if absent or damaged."""
     import safetensors  # here: a start with the embedded dataset needs none of it
 
@@ -37,7 +39,7 @@ def read(entry: str) -> tuple[raw.Arrays, dict[str, str]] | None:
         return None
     try:
         with safetensors.safe_open(path, framework="np") as file:
-            facts = file.metadata() or {}
+            facts = json.loads((file.metadata() or {}).get("facts", "{}"))
             arrays = raw.Arrays(*(file.get_tensor(key) for key in raw.Arrays._fields))
         if facts.pop("sha256", None) != _checksum(arrays):
             raise ValueError("checksum differs")
@@ -47,7 +49,7 @@ def read(entry: str) -> tuple[raw.Arrays, dict[str, str]] | None:
     return arrays, facts
 
 
-def write(entry: str, arrays: raw.Arrays, facts: dict[str, str]) -> None:
+def write(entry: str, arrays: raw.Arrays, facts: dict[str, Any]) -> None:
     """Stores arrays and facts under ``entry``, whole or not at all.
 
     Where that fails, a run goes on without a cache, after a warning; it is an error
@@ -59,7 +61,8 @@ def write(entry: str, arrays: raw.Arrays, facts: dict[str, str]) -> None:
     # Serialised by the library, written by us: an OSError says what went wrong.
     content = safetensors.numpy.save(
         {key: np.ascontiguousarray(a) for key, a in arrays._asdict().items()},
-        metadata={**facts, "sha256": _checksum(arrays)},
+        # One entry, since the library writes several in any order.
+        metadata={"facts": json.dumps({**facts, "sha256": _checksum(arrays)})},
     )
     try:
         _write_bytes(path, content)

@@ -4,7 +4,8 @@ The order of the images does not depend on where they came from: each split is s
 by the SHA-256 of label and pixels, which is as good as a fixed shuffle. ``train_limit``
 and ``test_limit`` take the first images of that order; its end is the validation part.
 
-Nothing here imports jax or TensorFlow, and TFDS only where it is needed.
+``python -m ffjax.data --dataset=NAME`` takes a look at a dataset. Nothing here imports
+jax or TensorFlow, and TFDS only where it is needed.
 """
 
 import dataclasses
@@ -273,9 +274,9 @@ def _read_named(name: str, data_dir: str) -> tuple[raw.Arrays, dict[str, Any]]:
         _check_arrays(name, folder, arrays)
         arrays, digests = _canonical(arrays)
         verified = _check_content(name, folder, checksums, digests)
-        facts = {"verified": json.dumps(verified)}
+        facts = {"verified": verified}
         cache.write(entry, arrays, facts)
-    source["verified"] = json.loads(facts["verified"])
+    source["verified"] = facts["verified"]
     logging.info(
         "%s: %d training and %d test images, from %s in %s%s%s",
         name,
@@ -393,7 +394,8 @@ def _check_content(
 def _read_npz(path: pathlib.Path) -> tuple[raw.Arrays, dict[str, Any]]:
     """Reads and checks a user's own dataset."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        # Opened here: np.load leaves a file that it cannot read open.
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             absent = [key for key in raw.Arrays._fields if key not in file]
             if absent:
                 raise UserError(
@@ -540,6 +542,9 @@ def _normalise(
 
 
 if __name__ == "__main__":
+    from absl import flags
+
     from ffjax import look
 
+    flags.adopt_module_key_flags(look)  # so that --help lists them
     look.run()

@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import io
+import json
 import pathlib
 import struct
 import tarfile
@@ -138,3 +139,49 @@ FORMATS = {
     "svhn": ((32, 32, 3), 10, (write_svhn,)),
     "emnist_letters": ((28, 28), 26, (write_emnist, write_emnist_zip)),
 }
+
+
+def write_prepared(data_dir: pathlib.Path, name: str, arrays: raw.Arrays) -> None:
+    """What TFDS makes of a dataset, without the TensorFlow that it makes it with."""
+    import tensorflow_datasets as tfds
+    from array_record.python import array_record_module
+    from PIL import Image
+    from tensorflow_datasets.proto import tf_example_generated_pb2 as proto
+
+    folder = data_dir / name / "1.0.0"
+    folder.mkdir(parents=True)
+    height, width, *channels = arrays.train_images.shape[1:]
+    image = tfds.features.Image(
+        shape=(height, width, *(channels or [1])), encoding_format="png"
+    )
+    label = tfds.features.ClassLabel(num_classes=int(arrays.train_labels.max()) + 1)
+    tfds.features.FeaturesDict({"image": image, "label": label}).save_config(folder)
+    splits = []
+    for split, images, labels in (("train", *arrays[:2]), ("test", *arrays[2:])):
+        file = folder / f"{name}-{split}.array_record-00000-of-00001"
+        writer = array_record_module.ArrayRecordWriter(str(file), "group_size:1")
+        # Backwards: TFDS does not keep the files' order either.
+        for pixels, number in zip(images[::-1], labels[::-1], strict=True):
+            png = io.BytesIO()
+            Image.fromarray(pixels).save(png, "PNG")
+            example = proto.Example()
+            feature = example.features.feature
+            feature["image"].bytes_list.value.append(png.getvalue())
+            feature["label"].int64_list.value.append(int(number))
+            writer.write(example.SerializeToString())
+        writer.close()
+        splits.append(
+            {
+                "name": split,
+                "shardLengths": [str(len(images))],
+                "numBytes": "1",
+                "filepathTemplate": "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}",
+            }
+        )
+    info = {
+        "name": name,
+        "version": "1.0.0",
+        "fileFormat": "array_record",
+        "splits": splits,
+    }
+    (folder / "dataset_info.json").write_text(json.dumps(info))
