@@ -31,12 +31,13 @@ def _csv_text(lines: Iterable[Sequence[Any]]) -> str:
 
 
 def _csv_safe(value: Any) -> Any:
-    """Text that a spreadsheet would run as a formula gets a quote before it."""
+    """One line of text; what a spreadsheet would run as a formula gets a quote."""
     if isinstance(value, float):
         return f"{value:.4f}"
-    if isinstance(value, str) and value[:1] in tuple("=+-@\t\r"):
-        return f"'{value}"
-    return "" if value is None else value
+    if not isinstance(value, str):
+        return "" if value is None else value
+    text = " ".join(value.split())
+    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
 
 
 def _entry_values(entry: tables.Entry) -> list[Any]:

@@ -193,5 +193,6 @@ def _plain(text: str, longest: int = _LONGEST) -> str:
     """Short text that matplotlib neither reads as mathematics nor hides."""
     if len(text) > longest:
         text = text[: longest - 1] + "…"
-    text = text.replace("$", r"\$")
+    # Half a character, which JSON can hold, is more than a font can bear.
+    text = text.encode("utf-8", "replace").decode("utf-8").replace("$", r"\$")
     return f" {text}" if text.startswith("_") else text

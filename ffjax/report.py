@@ -43,20 +43,35 @@ def write(workdir: str | os.PathLike[str], *, figures: bool = True) -> pathlib.P
         itself.
 
     Raises:
-      UserError: the workdir holds no results.
+      UserError: the workdir holds no results, or cannot be written.
     """
-    folder = pathlib.Path(workdir) / "report"
-    return _write(contents_lib.read(workdir), folder, figures=figures)
+    return _write(contents_lib.read(workdir), workdir, figures=figures)
 
 
 def _write(
+    contents: contents_lib.Contents,
+    workdir: str | os.PathLike[str],
+    *,
+    figures: bool,
+) -> pathlib.Path:
+    folder = pathlib.Path(workdir) / "report"
+    try:
+        return _write_files(contents, folder, figures=figures)
+    except OSError as error:
+        raise UserError(
+            f"workdir={str(workdir)!r}: cannot write its folder 'report' "
+            f"({error.strerror}); make it writable"
+        ) from None
+
+
+def _write_files(
     contents: contents_lib.Contents, folder: pathlib.Path, *, figures: bool
 ) -> pathlib.Path:
     views = {one: views_lib.build(one, found) for one, found in contents.groups.items()}
     extra: list[str] = []
     if figures:
         for name, text in export.texts(contents).items():
-            results.write_bytes(folder / name, text.encode("utf-8"))
+            results.write_bytes(folder / name, _encoded(text))
             extra.append(name)
         from ffjax import figures as figures_lib  # matplotlib takes its time
 
@@ -64,8 +79,13 @@ def _write(
         extra += figures_lib.write(folder / "figures", views, labels)
     path = folder / "index.html"
     page = _page(contents, views, live=not figures, extra=extra)
-    results.write_bytes(path, page.encode("utf-8"))
+    results.write_bytes(path, _encoded(page))
     return path
+
+
+def _encoded(text: str) -> bytes:
+    """UTF-8; half a character, which JSON can hold, becomes a question mark."""
+    return text.encode("utf-8", "replace")
 
 
 @functools.cache
@@ -332,7 +352,7 @@ def main(argv: Sequence[str]) -> None:
         contents = contents_lib.read(workdir)
         for problem in contents.problems:
             print(f"warning: {problem}", file=sys.stderr)
-        path = _write(contents, pathlib.Path(workdir) / "report", figures=True)
+        path = _write(contents, workdir, figures=True)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
