@@ -16,14 +16,12 @@ import json
 import math
 import os
 import pathlib
-import zipfile
-import zlib
 from typing import Any
 
 import numpy as np
 from absl import logging
 
-from ffjax import cache, prepared, raw
+from ffjax import cache, npz, prepared, raw
 from ffjax.errors import UserError
 
 
@@ -152,6 +150,7 @@ DATASETS: dict[str, Definition] = {
 }
 
 _CACHE_VERSION = 1  # raise it when decoding or the order changes
+_BLOCK = 2**18  # pixels handled at once, so that what is made on the way stays small
 _MINI = pathlib.Path(__file__).parent / "assets" / "fashion_mini.npz"
 _MINI_SHA256 = "a5fdc29cbc275e52834f77cf5e82961e1d4d542bb66ddf9b8b3fd861220cdfc3"
 
@@ -197,7 +196,9 @@ def load(
     elif name in DATASETS:
         arrays, source = _read_named(name, data_dir)
     else:
-        arrays, source = _read_npz(pathlib.Path(name).expanduser())
+        path = pathlib.Path(name).expanduser()
+        arrays, _ = _canonical(npz.read(path))
+        source = {"kind": "npz", "files": {path.name: raw.checksum(path)}}
     if name in DATASETS:
         class_names = DATASETS[name].class_names
     else:
@@ -391,88 +392,6 @@ def _check_content(
     return False
 
 
-def _read_npz(path: pathlib.Path) -> tuple[raw.Arrays, dict[str, Any]]:
-    """Reads and checks a user's own dataset."""
-    try:
-        # Opened here: np.load leaves a file that it cannot read open.
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-            absent = [key for key in raw.Arrays._fields if key not in file]
-            if absent:
-                raise UserError(
-                    f"{path}: has no array {absent[0]!r}, expected "
-                    f"{', '.join(raw.Arrays._fields)}"
-                )
-            arrays = raw.Arrays(*(file[key] for key in raw.Arrays._fields))
-    except UserError:
-        raise
-    except OSError as error:
-        reason = error.strerror or error
-        raise UserError(f"{path}: cannot be read ({reason})") from None
-    except (ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise UserError(
-            f"{path}: is not a whole .npz file of plain arrays ({error})"
-        ) from None
-    train = _check_split(path, "train", *arrays[:2])
-    test = _check_split(path, "test", *arrays[2:])
-    if train[0].shape[1:] != test[0].shape[1:] or train[0].dtype != test[0].dtype:
-        raise UserError(
-            f"{path}: train_images are {train[0].dtype} of shape {train[0].shape[1:]}, "
-            f"test_images {test[0].dtype} of {test[0].shape[1:]}; they must be alike"
-        )
-    classes = np.unique(train[1])
-    num_classes = len(classes)
-    if num_classes < 2 or classes[-1] != num_classes - 1:
-        raise UserError(
-            f"{path}: train_labels has {num_classes} different labels from "
-            f"{classes[0]} to {classes[-1]}; expected all of 0 to C-1, and C at least 2"
-        )
-    if test[1].max() >= num_classes:
-        raise UserError(
-            f"{path}: test_labels has the label {test[1].max()}, "
-            f"expected 0 to {num_classes - 1} as in train_labels"
-        )
-    source = {"kind": "npz", "files": {path.name: raw.checksum(path)}}
-    return _canonical(raw.Arrays(*train, *test))[0], source
-
-
-def _check_split(
-    path: pathlib.Path, split: str, images: np.ndarray, labels: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """One split of a user's own dataset: uint8 or float64 images, integer labels."""
-    where = f"{path}: {split}_images"
-    if images.ndim == 4 and images.shape[-1] == 1:
-        images = images[..., 0]
-    colour = images.ndim == 4 and images.shape[-1] == 3
-    if images.ndim not in (2, 3) and not colour:
-        raise UserError(
-            f"{where} has shape {images.shape}, expected (N, H, W) for grey, "
-            "(N, H, W, 3) for colour or (N, D) for flat images"
-        )
-    if images.size == 0:
-        raise UserError(f"{where} is empty (shape {images.shape})")
-    if images.dtype != np.uint8:
-        if images.dtype.kind != "f":
-            raise UserError(f"{where} is {images.dtype}, expected uint8 or float")
-        images = images.astype(np.float64)
-        if not np.isfinite(images).all():
-            raise UserError(f"{where} has a value that is NaN or infinite")
-    if labels.ndim != 1 or labels.dtype.kind not in "iu":
-        raise UserError(
-            f"{path}: {split}_labels is {labels.dtype} of shape {labels.shape}, "
-            "expected integers of shape (N,)"
-        )
-    if len(labels) != len(images):
-        raise UserError(
-            f"{where} holds {len(images)} images, "
-            f"but {split}_labels {len(labels)} labels"
-        )
-    if labels.min() < 0:
-        raise UserError(
-            f"{path}: {split}_labels has the label {labels.min()}, expected 0 to C-1"
-        )
-    return images, labels
-
-
 def _canonical(arrays: raw.Arrays) -> tuple[raw.Arrays, tuple[str, str]]:
     """The arrays in their fixed order, and a digest of the content of each split."""
     train, train_digest = _canonical_split(*arrays[:2])
@@ -507,22 +426,22 @@ def _take(
     return images[:count], labels[:count]
 
 
-def _statistics(
-    images: np.ndarray,
-) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _statistics(images: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and standard deviation per channel; 1 for the std of a constant channel."""
     channels = 3 if images.ndim == 4 else 1
     means, stds = [], []
-    for channel in np.moveaxis(images.reshape(-1, channels), 1, 0):
+    for channel in images.reshape(-1, channels).T:
         if channel.dtype == np.uint8:
             # From the histogram: exact, and without a float copy of the images.
-            values, weights = np.arange(256) / 255, np.bincount(channel, minlength=256)
+            values, weights = np.arange(256) / 255, np.zeros(256, np.int64)
+            for start in range(0, channel.size, _BLOCK):
+                weights += np.bincount(channel[start : start + _BLOCK], minlength=256)
         else:
-            values, weights = channel.astype(np.float64), None
+            values, weights = channel, None
         mean = np.average(values, weights=weights)
         std = np.sqrt(np.average((values - mean) ** 2, weights=weights))
         means.append(float(mean))
-        stds.append(float(std) if channel.min() < channel.max() else 1.0)
+        stds.append(float(std) if channel.min() < channel.max() and std > 0 else 1.0)
     return tuple(means), tuple(stds)
 
 
@@ -532,12 +451,15 @@ def _normalise(
     """(N, H, W[, 3]) -> (N, H * W [* 3]) float32, per channel (x - mean) / std."""
     pixels = images.reshape(-1, len(mean))
     result = np.empty(pixels.shape, np.float32)
-    for channel, (m, s) in enumerate(zip(mean, std, strict=True)):
+    # Of the 256 values that a byte can have, each is computed once.
+    tables = ((np.arange(256)[:, None] / 255 - mean) / std).astype(np.float32)
+    for start in range(0, len(pixels), _BLOCK):
+        block = pixels[start : start + _BLOCK]
         if images.dtype == np.uint8:
-            table = ((np.arange(256) / 255 - m) / s).astype(np.float32)
-            result[:, channel] = table[pixels[:, channel]]
+            for channel, table in enumerate(tables.T):
+                result[start : start + _BLOCK, channel] = table[block[:, channel]]
         else:
-            result[:, channel] = (pixels[:, channel].astype(np.float64) - m) / s
+            result[start : start + _BLOCK] = (block - mean) / std
     return result.reshape(len(images), math.prod(images.shape[1:]))
 
 

@@ -265,6 +265,15 @@ def test_constant_images_stay_finite(dtype, tmp_path):
     assert pixels[..., 1].std() == pytest.approx(1, abs=1e-6)
 
 
+@pytest.mark.parametrize("scale", [1e-300, 1e-30, 1e30])
+def test_images_of_any_scale_stay_finite(scale, tmp_path):
+    images = np.arange(600).reshape(30, 4, 5) * scale
+    dataset = data.load(own(tmp_path, train_images=images, test_images=images[:9]))
+    assert np.isfinite(dataset.train_images).all()
+    if scale > 1e-100:
+        assert dataset.train_images.std() == pytest.approx(1, abs=1e-5)
+
+
 NAN = np.zeros((30, 4, 5))
 NAN[3, 2, 1] = np.nan
 
@@ -276,6 +285,7 @@ NAN[3, 2, 1] = np.nan
         ({"test_labels": None}, ("'test_labels'",)),
         ({"train_images": NAN}, ("train_images", "NaN")),
         ({"train_images": NAN + np.inf}, ("train_images", "infinite")),
+        ({"train_images": np.full((30, 4, 5), 1e300)}, ("train_images", "too large")),
         ({"train_images": np.zeros((0, 4, 5))}, ("train_images", "empty")),
         (
             {"test_images": np.zeros((0, 4, 5)), "test_labels": np.zeros(0, int)},
@@ -643,6 +653,11 @@ REAL = {
 }
 
 
+@pytest.fixture(scope="module")
+def real_cache(tmp_path_factory):
+    return str(tmp_path_factory.mktemp("real"))
+
+
 def real(name: str) -> pathlib.Path:
     folder = official_files.SHARED / name
     if not folder.exists():
@@ -651,8 +666,9 @@ def real(name: str) -> pathlib.Path:
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_the_real_files(name):
+def test_the_real_files(name, real_cache, monkeypatch):
     real(name)
+    monkeypatch.setenv(cache.VARIABLE, real_cache)
     dataset = data.load(name, data_dir=str(official_files.SHARED))
     definition = data.DATASETS[name]
     assert len(dataset.train_images) == definition.train_size
@@ -664,7 +680,8 @@ def test_the_real_files(name):
     assert np.unique(dataset.test_labels).tolist() == list(range(10))
 
 
-def test_usps_has_the_published_classes():
+def test_usps_has_the_published_classes(real_cache, monkeypatch):
+    monkeypatch.setenv(cache.VARIABLE, real_cache)
     info = (real("usps") / "zip.info.txt").read_text()
     dataset = data.load("usps", data_dir=str(official_files.SHARED))
     for word, labels in (
@@ -700,12 +717,14 @@ def test_real_files_of_the_other_dataset_are_refused(name, other, tmp_path):
     assert "train-images" not in message, "only the strange file is named"
 
 
-def test_real_files_unpacked_are_known_by_content(tmp_path):
-    (tmp_path / "mnist").mkdir()
-    for path in real("mnist").glob("*.gz"):
+def test_real_files_unpacked_are_known_by_content(tmp_path, real_cache, monkeypatch):
+    monkeypatch.setenv(cache.VARIABLE, real_cache)
+    (tmp_path / "usps").mkdir()
+    for path in real("usps").glob("*.gz"):
         content = gzip.decompress(path.read_bytes())
-        (tmp_path / "mnist" / path.stem).write_bytes(content)
-    packed = data.load("mnist", data_dir=str(official_files.SHARED))
-    unpacked = data.load("mnist", data_dir=str(tmp_path))
+        (tmp_path / "usps" / path.stem).write_bytes(content)
+    packed = data.load("usps", data_dir=str(official_files.SHARED))
+    unpacked = data.load("usps", data_dir=str(tmp_path))
     assert_same(packed, unpacked)
     assert unpacked.source["verified"]
+    assert list(unpacked.source["files"]) == ["zip.train", "zip.test"]
