@@ -19,6 +19,7 @@ from ffjax import paper, results
 HOLDS = "holds"
 FAILS = "does not hold"
 OPEN = "not enough cells run"
+AGAINST = " \u2717"  # ends a number that speaks against the claim
 
 # The paper's words, as numbers. "pp" is percentage points.
 WIGGLE = 0.5  # pp that an inverted U may go the wrong way: two std of the best method
@@ -132,6 +133,7 @@ class Finding:
         """Starts with nothing found."""
         self._complete = scope.complete
         self._tests: list[bool] = []
+        self._against = 0
         self.numbers: list[str] = []
         self.missing: list[str] = []
 
@@ -143,7 +145,12 @@ class Finding:
         """One comparison that the claim needs to pass."""
         self._tests.append(passed)
         if text is not None:
-            self.numbers.append(text if passed else f"{text} (no)")
+            # What speaks against the claim comes first.
+            if passed:
+                self.numbers.append(text)
+            else:
+                self.numbers.insert(self._against, text + AGAINST)
+                self._against += 1
 
     def need(self, text: str, *found: object) -> bool:
         """Whether all of ``found`` are there; notes ``text`` as missing if not."""
@@ -328,6 +335,8 @@ def _sweep(goodness: str, name: str) -> Callable[[Scope, Finding], None]:
             values = {x: _mean(cell) for x, cell in points.items()}
             wanted = SWEEPS[goodness, name] if scope.dataset is None else ()
             absent = [x for x in wanted if x not in values]
+            if wanted:  # others may have been run, but the claim is not about them
+                values = {x: values[x] for x in wanted if x in values}
             if absent or len(values) < 3:
                 count = f"{len(absent)} of {len(wanted)} points of " if absent else ""
                 finding.need(f"{count}the {_name(pathway, goodness)} sweep", None)

@@ -100,16 +100,19 @@ def _environment() -> jinja2.Environment:
     environment.filters["label"] = paper.label
     environment.filters["ident"] = id
     environment.filters["parameters"] = paper.parameter_text
-    environment.filters["times"] = lambda text: re.sub(
-        r"(?<=\d)x(?=\d)", "\u00d7", text
-    )
+    environment.filters["times"] = _with_times_sign
     environment.globals["shade"] = _shade
     environment.globals["reference"] = tables.reference
     environment.globals["lift"] = tables.lift
     environment.globals["orientation_text"] = paper.ORIENTATION
     environment.globals["HOLDS"] = claims.HOLDS
     environment.globals["FAILS"] = claims.FAILS
+    environment.globals["AGAINST"] = claims.AGAINST
     return environment
+
+
+def _with_times_sign(text: str) -> str:
+    return re.sub(r"(?<=\d)x(?=\d)|(?<= )x(?= )", "\u00d7", text)
 
 
 def _page(
@@ -131,7 +134,9 @@ def _page(
             {
                 "text": contents.texts[one],
                 "is_paper": one.is_paper,
-                "cells": contents.groups[one],
+                "cells": sorted(
+                    contents.groups[one], key=tables.accuracy, reverse=True
+                ),
                 "bars": view["bars"],
                 "heat": view["heat"],
                 "charts": drawn,

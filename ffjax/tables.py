@@ -94,10 +94,8 @@ class _Index:
         fields = ("dataset", "num_layers", "width", "pathway", "goodness")
         return tuple(spec.get(field) for field in fields)
 
-    def find(self, row: paper.Row, goodness: str | None = None) -> Cell | None:
+    def find(self, row: paper.Row) -> Cell | None:
         """The best of our cells that ``row`` reports, as the paper takes the best."""
-        if goodness is not None:
-            row = dataclasses.replace(row, goodness=goodness)
         near = self._cells.get(self._key(dataclasses.asdict(row)), ())
         found = [cell for cell in near if paper.matches(row, cell.spec)]
         return max(found, key=accuracy, default=None)
@@ -121,7 +119,7 @@ def paper_tables(found: Iterable[Cell]) -> list[Table]:
     index = _Index(found)
     layouts: dict[str, Callable[[list[paper.Row], _Index], Table]] = {
         "tab:goodness": _goodness_table,
-        "tab:interaction": _matrix(_activation_name, _goodness_name, "activation"),
+        "tab:interaction": _interaction_table,
         "tab:cross_dataset": _matrix(_method_name, _dataset_name, "method"),
         "tab:seeds": _matrix(_method_name, _dataset_name, "method"),
         "tab:sweep_full": _matrix(_sweep_name, _pathway_name, "sweep"),
@@ -190,6 +188,25 @@ def _goodness_table(rows: list[paper.Row], index: _Index) -> Table:
             best = max(near, key=accuracy, default=None)
             entries.append(Entry(None, best) if best else None)
         lines.append(Line((paper.label(goodness),), tuple(entries)))
+    return dataclasses.replace(table, lines=tuple(lines))
+
+
+def _interaction_table(rows: list[paper.Row], index: _Index) -> Table:
+    """Goodness x activation; ours also where the paper has no number."""
+    table = _matrix(_activation_name, _goodness_name, "activation")(rows, index)
+    methods = {_goodness_name(row): row for row in rows}
+    activations = {_activation_name(row): row.activation for row in rows}
+    lines = []
+    for line in table.lines:
+        entries = []
+        for column, entry in zip(table.columns, line.entries, strict=True):
+            if entry is None:
+                activation = activations[line.labels[0]]
+                row = dataclasses.replace(methods[column], activation=activation)
+                cell = index.find(row)
+                entry = Entry(None, cell) if cell else None
+            entries.append(entry)
+        lines.append(Line(line.labels, tuple(entries)))
     return dataclasses.replace(table, lines=tuple(lines))
 
 

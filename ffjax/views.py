@@ -178,28 +178,30 @@ def _paper_curve(
 
 def _heat_maps(found: list[Cell]) -> list[dict[str, Any]]:
     """Goodness x activation, the best over parameters and the norm gate."""
-    known = [cell.mean for cell in found if cell.mean is not None]
+    best: dict[str, dict[str, dict[str, Cell]]] = {}
+    for cell in sorted(found, key=tables.accuracy):
+        if cell.mean is not None:  # a better one takes the place of the one before
+            lines = best.setdefault(str(cell.spec.get("pathway")), {})
+            line = lines.setdefault(_goodness_key(cell), {})
+            line[str(cell.spec.get("activation"))] = cell
+    shown = [
+        tables.accuracy(cell)
+        for lines in best.values()
+        for line in lines.values()
+        for cell in line.values()
+    ]
+    order = list(paper.LABELS)
     maps = []
     for pathway in _pathways(found):
-        best: dict[str, dict[str, Cell]] = {}
-        for cell in found:
-            if str(cell.spec.get("pathway")) != pathway or cell.mean is None:
-                continue
-            line = best.setdefault(_goodness_key(cell), {})
-            activation = str(cell.spec.get("activation"))
-            if activation not in line or tables.accuracy(cell) > tables.accuracy(
-                line[activation]
-            ):
-                line[activation] = cell
-        order = list(paper.LABELS)
+        lines = best.get(pathway, {})
         columns = sorted(
-            {name for line in best.values() for name in line},
-            key=lambda name: (name not in order, name in order and order.index(name)),
+            {name for line in lines.values() for name in line},
+            key=lambda name: order.index(name) if name in order else len(order),
         )
-        if len(best) < 2 or len(columns) < 2:
+        if len(lines) < 2 or len(columns) < 2:
             continue
-        lines = sorted(
-            best.items(),
+        ranked = sorted(
+            lines.items(),
             key=lambda item: max(map(tables.accuracy, item[1].values())),
             reverse=True,
         )
@@ -212,10 +214,10 @@ def _heat_maps(found: list[Cell]) -> list[dict[str, Any]]:
                         "label": paper.label(goodness),
                         "cells": [line.get(name) for name in columns],
                     }
-                    for goodness, line in lines
+                    for goodness, line in ranked
                 ],
-                "low": min(known),
-                "high": max(known),
+                "low": min(shown),
+                "high": max(shown),
             }
         )
     return maps

@@ -188,6 +188,14 @@ def test_several_seeds_are_mean_and_sample_deviation(tmp_path):
     assert "89.00 ± 1.00" in page(tmp_path)
 
 
+def test_the_interaction_table_has_ours_where_the_paper_has_none():
+    made = records.spec(goodness="topk", activation="relu", pathway="standard")
+    found = tables.paper_tables(cells.gather([records.record(made, accuracy=70.0)]))
+    table = next(one for one in found if one.id == "tab:interaction")
+    (entry,) = [entry for entry in table.entries if entry.cell]
+    assert (entry.row, entry.ours) == (None, 70.0)
+
+
 def test_five_epochs_never_stand_beside_the_papers_sixty(tmp_path):
     short = records.spec(epochs=5)
     report.write(fill(tmp_path, [records.record(short)]))
