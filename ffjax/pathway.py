@@ -120,10 +120,13 @@ def activate(
 def propagate(
     arch: Architecture, lower: Sequence[Params], x: jax.Array, labels: jax.Array
 ) -> jax.Array:
-    """The inputs of layer len(lower): encoded images through the layers below it."""
+    """The inputs of layer len(lower): encoded images through the layers below it.
+
+    They are constants to that layer: no gradient goes down through here.
+    """
     for index, params in enumerate(lower):
         features, _ = activate(arch, index, params, x, labels)
-        x = norm.l2_normalise(features)
+        x = jax.lax.stop_gradient(norm.l2_normalise(features))
     return x
 
 

@@ -127,18 +127,14 @@ def train_epochs(
       last: one more than the last epoch to run.
       arch: the network.
       index: which layer.
-      batch_size: B. Each epoch has ceil(N / B) full batches: the last one is filled up
-        from the start of the epoch's order, so that every example is seen.
+      batch_size: B.
     """
-    num_examples = labels.shape[0]
-    num_steps = -(-num_examples // batch_size)
     by_label = inputs.ndim == 3
     tx = make_optimizer(hyper.learning_rate)
 
     def run_step(state: LayerState, batch):
-        rows, shift = batch
-        true = labels[rows]
-        candidates = jnp.stack([true, (true + shift) % arch.num_classes])
+        rows, wrong = batch
+        candidates = jnp.stack([labels[rows], wrong])
         x = inputs[rows[None], candidates] if by_label else inputs[rows]
         x = pathway.propagate(arch, lower, x, candidates)
         gradient = jax.value_and_grad(layer_loss, has_aux=True)
@@ -158,14 +154,30 @@ def train_epochs(
     def run_epoch(epoch, carry):
         state, losses = carry
         order_key, label_key = jax.random.split(jax.random.fold_in(key, epoch))
-        order = jax.random.permutation(order_key, num_examples)
-        order = jnp.resize(order, (num_steps, batch_size))
-        # Adding 1 to C-1 modulo C makes every wrong label equally likely.
-        shifts = jax.random.randint(label_key, order.shape, 1, arch.num_classes)
-        state, step_losses = jax.lax.scan(run_step, state, (order, shifts))
+        order = shuffle(order_key, labels.shape[0], batch_size)
+        wrong = draw_wrong_labels(label_key, labels[order], arch.num_classes)
+        state, step_losses = jax.lax.scan(run_step, state, (order, wrong))
         return state, losses.at[epoch].set(jnp.mean(step_losses))
 
     return jax.lax.fori_loop(first, last, run_epoch, (state, losses))
+
+
+def shuffle(key: jax.Array, num_examples: int, batch_size: int) -> jax.Array:
+    """The rows of an epoch's batches, (ceil(N / B), B): all of 0..N-1, shuffled.
+
+    The last batch is filled up with rows from the start of the epoch.
+    """
+    order = jax.random.permutation(key, num_examples)
+    num_batches = -(-num_examples // batch_size)
+    return jnp.resize(order, (num_batches, batch_size))
+
+
+def draw_wrong_labels(
+    key: jax.Array, labels: jax.Array, num_classes: int
+) -> jax.Array:
+    """A wrong label for each label, each of the C - 1 equally likely."""
+    shift = jax.random.randint(key, labels.shape, 1, num_classes)
+    return (labels + shift) % num_classes
 
 
 def make_optimizer(learning_rate) -> optax.GradientTransformation:
