@@ -63,7 +63,11 @@ def test_odd_shapes_are_drawn_too(shape, tmp_path):
     np.savez(tmp_path / "mine.npz", **floats._asdict())
     result = look(tmp_path, "--dataset=mine.npz")
     assert (result.returncode, result.stderr) == (0, "")
-    assert (tmp_path / "mine.png").exists()
+    with Image.open(tmp_path / "mine.png") as sheet:
+        grey = np.asarray(sheet)[:, sheet.size[0] // 2 :]
+    assert len(np.unique(grey)) > 50, (
+        "a range of one's own is not cut to black or white"
+    )
 
 
 @pytest.mark.parametrize(
