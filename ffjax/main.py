@@ -9,7 +9,7 @@ import sys
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from ffjax import commandline, config, runner
+from ffjax import commandline, config, cost, runner
 from ffjax.errors import UserError
 
 _DEMO = pathlib.Path(__file__).with_name("demo.py")
@@ -45,11 +45,12 @@ def main(argv: list[str]) -> int:
     try:
         cells = config.expand(values.config, config_flags.get_override_values(flag))
         if values.list:
-            print(*[cell.id for cell in cells], f"{len(cells)} cells", sep="\n")
+            print(*[cell.id for cell in cells], cost.describe(cells), sep="\n")
             return 0
         name = pathlib.Path(config_flags.get_config_filename(flag)).stem
         workdir = values.workdir or f"runs/{name}"
-        return runner.run(cells, workdir, data_dir=values.config.data_dir)
+        data_dir = values.config.data_dir
+        return runner.run(cells, workdir, data_dir=data_dir, arguments=sys.argv[1:])
     except UserError as error:
         return commandline.complain(str(error))
 

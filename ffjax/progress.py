@@ -1,41 +1,66 @@
-"""What a person sees while runs go on: live bars in a terminal, plain lines in a file."""
+"""What a person sees while runs go on: live bars in a terminal, lines in a file."""
 
 import time
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import rich.console
 import rich.live
 import rich.table
+import rich.text
 from rich import progress_bar
 
-from ffjax import results
+from ffjax import paper, results
 
-_LINE_SECONDS = 10.0  # between two lines about the same layer in a file
+# Seconds between two lines about the same layer in a file.
+_LINE_SECONDS = 10.0
+_GRID_LINE_SECONDS = 60.0
 
 
 class Display:
     """Shows one line for the grid and one for the running cell.
 
-    Use it as a context manager; in a terminal it redraws two lines in place, elsewhere it
-    prints a line when there is news, at most every ten seconds for the same layer.
+    Use it as a context manager; in a terminal it redraws two lines in place, elsewhere
+    it prints a line when there is news: in a grid one for each run, and one a minute
+    for long ones.
     """
 
-    def __init__(self, num_runs: int, console: rich.console.Console | None = None):
-        """A display for ``num_runs`` runs, on standard output unless told otherwise."""
+    def __init__(
+        self,
+        num_runs: int,
+        work: float = 1.0,
+        console: rich.console.Console | None = None,
+    ):
+        """A display on standard output, unless told otherwise.
+
+        Args:
+          num_runs: how many runs there are in all.
+          work: the expected work of all of them, in any unit.
+          console: where to print.
+        """
         self.console = console or rich.console.Console(highlight=False, soft_wrap=True)
         self._num_runs = num_runs
         self._num_done = 0
-        self._num_skipped = 0
+        self._num_failed = 0
+        self._work_left = work
+        self._work_done = 0.0  # while the display was open, by any process
         self._started = time.monotonic()
-        self._work_left = 1.0  # of the work that was there at the start
         self._last = ""
-        self._best = ""
-        self._best_accuracy = -1.0
-        self._cell: _CellClock | None = None
+        self._best: dict[str, tuple[float, str]] = {}  # by dataset
+        self._dataset = ""
+        self._waiting = ""
+        self._run: _RunClock | None = None
         self._live: rich.live.Live | None = None
+
+    @property
+    def is_grid(self) -> bool:
+        """Whether there is more than one run."""
+        return self._num_runs > 1
 
     def __enter__(self):
         """Starts to redraw, in a terminal."""
+        self._started = time.monotonic()
         if self.console.is_terminal:
             self._live = rich.live.Live(
                 get_renderable=self._render, console=self.console, transient=True
@@ -47,79 +72,146 @@ class Display:
         """Stops redrawing; what was printed stays."""
         if self._live is not None:
             self._live.stop()
+            self._live = None
 
     def print(self, text: str) -> None:
         """A line that stays; file names and numbers are printed as they are."""
         self.console.print(text, markup=False)
 
-    def start_cell(self, name: str, num_layers: int, epochs: int) -> None:
+    def found_record(self, record: results.Record, work: float, before: bool) -> None:
+        """A run was done by another process, before this one started or since."""
+        self._num_done += 1
+        self._work_left -= work
+        self._work_done += 0.0 if before else work
+        self._keep_best(record)
+
+    def start_run(self, name: str, num_layers: int, epochs: int, work: float) -> None:
         """A run begins."""
-        self._cell = _CellClock(name, num_layers, epochs)
-        if self._num_runs > 1 and self._live is None:
-            position = self._num_done + self._num_skipped + 1
-            self.print(f"[{position}/{self._num_runs}] {name}")
+        self._waiting = ""
+        every = _GRID_LINE_SECONDS if self.is_grid else _LINE_SECONDS
+        self._run = _RunClock(name, num_layers, epochs, work, every)
 
     def epochs_done(self, layer: int, losses: np.ndarray) -> None:
         """Some epochs of a layer are done."""
-        if self._cell is None:
+        if self._run is None:
             return
-        line = self._cell.advance(layer, losses)
-        if self._live is None and line is not None:
-            self.print(line)
+        self._run.advance(layer, losses)
+        if self._live is None and self._run.is_line_due(first_too=not self.is_grid):
+            name = f"{self._run.name}: " if self.is_grid else ""
+            self.print(f"  {name}{self._run.text()}")
 
-    def finish_cell(self, name: str, result: str, accuracy: float | None) -> None:
-        """A run ended, well or not."""
-        self._cell = None
+    def finish_run(self, record: results.Record) -> None:
+        """The run that was started has its record."""
+        result = f"{record['accuracy']:.2f} %"
+        if record["status"] == "diverged":
+            result += " (diverged)"
         self._num_done += 1
-        self._last = f"last {result}"
-        if accuracy is not None and accuracy > self._best_accuracy:
-            self._best_accuracy = accuracy
-            self._best = f"best {accuracy:.2f} % ({name})"
-        if self._num_runs > 1:
-            self.print(self._grid_line())
+        self._last = f"last {result} {short_name(record['spec'])}"
+        self._keep_best(record)
+        self._end_run(result)
 
-    def skip_cell(self) -> None:
-        """A run was done before."""
-        self._num_skipped += 1
+    def fail_run(self, reason: str) -> None:
+        """The run that was started, or could not be, ended in an error."""
+        self._num_failed += 1
+        self._end_run(f"failed: {reason}")
 
-    def set_work_left(self, share: float) -> None:
-        """Which share of the work of this process is left, by expected cost."""
-        self._work_left = share
+    def drop_run(self) -> None:
+        """The run that was started is another process's after all."""
+        self._run = None
+
+    def skip_failed(self, work: float) -> None:
+        """A run failed in another process."""
+        self._num_failed += 1
+        self._work_left -= work
+
+    def wait_for(self, text: str) -> None:
+        """Nothing is left but what others are working on."""
+        if text != self._waiting and self._live is None:
+            self.print(text)
+        self._waiting = text
+
+    def _end_run(self, result: str) -> None:
+        run, self._run = self._run, None
+        if run is None:
+            return
+        self._work_left -= run.work
+        self._work_done += run.work
+        if self.is_grid:
+            position = f"[{self._num_done + self._num_failed}/{self._num_runs}]"
+            seconds = duration(run.seconds())
+            line = [f"{position} {run.name}: {result} in {seconds}"]
+            if self._live is None:  # a terminal has these in the line below
+                line += [self._time_left(), self._best_text()]
+            self.print(" · ".join(filter(None, line)))
+
+    def _keep_best(self, record: results.Record) -> None:
+        self._dataset = str(record["spec"].get("dataset"))
+        best = self._best.get(self._dataset)
+        if best is None or record["accuracy"] > best[0]:
+            name = short_name(record["spec"])
+            self._best[self._dataset] = record["accuracy"], name
+
+    def _best_text(self) -> str:
+        if self._dataset not in self._best:
+            return ""
+        accuracy, name = self._best[self._dataset]
+        where = f" on {self._dataset}" if len(self._best) > 1 else ""
+        return f"best{where} {accuracy:.2f} % {name}"
+
+    def _time_left(self) -> str:
+        done, left = self._work_done, self._work_left
+        if self._run is not None:
+            part = self._run.work * self._run.share_done()
+            done, left = done + part, left - part
+        if done <= 0 or left <= 1e-9:
+            return ""
+        elapsed = time.monotonic() - self._started
+        return f"about {duration(elapsed * left / done)} left"
 
     def _grid_line(self) -> str:
-        parts = [f"{self._num_done + self._num_skipped}/{self._num_runs} done"]
-        elapsed = time.monotonic() - self._started
-        if self._num_done and self._work_left > 0:
-            left = elapsed * self._work_left / max(1e-9, 1 - self._work_left)
-            parts.append(f"about {duration(left)} left")
-        return " · ".join([*parts, *filter(None, (self._last, self._best))])
+        parts = [f"{self._num_done}/{self._num_runs} done"]
+        parts += [f"{self._num_failed} failed"] if self._num_failed else []
+        parts += [self._time_left(), self._last, self._best_text()]
+        return " · ".join(filter(None, parts))
 
     def _render(self):
-        rows = rich.table.Table.grid(padding=(0, 1))
-        if self._num_runs > 1:
-            rows.add_row(self._grid_line())
-        if self._cell is not None:
-            rows.add_row(self._cell.render())
-        return rows
+        lines = []
+        if self.is_grid:
+            lines.append(_one_line(self._grid_line()))
+        if self._run is not None:
+            lines.append(self._run.render(with_name=self.is_grid))
+        elif self._waiting:
+            lines.append(_one_line(self._waiting))
+        return rich.console.Group(*lines)
 
 
-class _CellClock:
+class _RunClock:
     """Progress of one run, and when its next line is due."""
 
-    def __init__(self, name: str, num_layers: int, epochs: int):
+    def __init__(
+        self, name: str, num_layers: int, epochs: int, work: float, line_seconds: float
+    ):
         self.name = name
         self.num_layers = num_layers
         self.epochs = epochs
+        self.work = work
+        self._line_seconds = line_seconds
         self._layer = 0
         self._epoch = 0
         self._loss = float("nan")
         self._first_report = True
         self._timed_epochs = 0  # epochs whose time is known to be free of compilation
         self._timed_seconds = 0.0
-        self._last_report = time.monotonic()
-        self._last_line = 0.0
+        self._started = self._last_report = self._last_line = time.monotonic()
 
-    def advance(self, layer: int, losses: np.ndarray) -> str | None:
+    def seconds(self) -> float:
+        return time.monotonic() - self._started
+
+    def share_done(self) -> float:
+        done = self._layer * self.epochs + self._epoch
+        return done / (self.num_layers * self.epochs)
+
+    def advance(self, layer: int, losses: np.ndarray) -> None:
         now = time.monotonic()
         if layer != self._layer:
             self._layer, self._epoch, self._first_report = layer, 0, True
@@ -129,35 +221,44 @@ class _CellClock:
         self._first_report = False
         self._last_report = now
         self._epoch, self._loss = len(losses), float(losses[-1])
-        is_last = self._epoch == self.epochs
-        if self._epoch > 1 and not is_last and now - self._last_line < _LINE_SECONDS:
-            return None
-        self._last_line = now
-        return self._text()
 
-    def _text(self) -> str:
+    def is_line_due(self, first_too: bool) -> bool:
+        is_end = first_too and self._epoch in (1, self.epochs)
+        if not is_end and time.monotonic() - self._last_line < self._line_seconds:
+            return False
+        self._last_line = time.monotonic()
+        return True
+
+    def text(self) -> str:
         text = (
-            f"  layer {self._layer + 1}/{self.num_layers} · "
+            f"layer {self._layer + 1}/{self.num_layers} · "
             f"epoch {self._epoch:>{len(str(self.epochs))}}/{self.epochs} · "
             f"loss {self._loss:.4f}"
         )
-        left = self._seconds_left()
-        return text if left is None else f"{text} · {duration(left)} left"
-
-    def _seconds_left(self) -> float | None:
         if not self._timed_epochs:
-            return None
+            return text
         epochs = (self.num_layers - self._layer) * self.epochs - self._epoch
-        return epochs * self._timed_seconds / self._timed_epochs
+        left = epochs * self._timed_seconds / self._timed_epochs
+        return f"{text} · {duration(left)} left"
 
-    def render(self):
+    def render(self, with_name: bool):
         row = rich.table.Table.grid(padding=(0, 1))
-        done = self._layer * self.epochs + self._epoch
-        bar = progress_bar.ProgressBar(
-            total=self.num_layers * self.epochs, completed=done, width=30
-        )
-        row.add_row(bar, self._text() if self._epoch else "  compiling")
+        bar = progress_bar.ProgressBar(total=1.0, completed=self.share_done(), width=24)
+        text = self.text() if self._epoch else "compiling"
+        row.add_row(bar, _one_line(f"{text} · {self.name}" if with_name else text))
         return row
+
+
+def _one_line(text: str) -> rich.text.Text:
+    return rich.text.Text(text, no_wrap=True, overflow="ellipsis")
+
+
+def short_name(spec: Mapping[str, Any]) -> str:
+    """The method of a run: pathway, goodness, its parameter, activation, gate."""
+    parameter = paper.parameter_text(spec).replace(" ", "")
+    gate = "gate" if spec.get("norm_gate") else ""
+    names = [spec.get("pathway"), spec.get("goodness"), parameter]
+    return " ".join(filter(None, [*names, spec.get("activation"), gate]))
 
 
 def duration(seconds: float) -> str:
@@ -170,9 +271,8 @@ def duration(seconds: float) -> str:
     return f"{seconds // 3600} h {seconds % 3600 // 60} min"
 
 
-def summarise(display: Display, records: list[dict], workdir: str) -> None:
-    """The last lines of a single run: what came out, where it is, what to try next."""
-    record = records[-1]
+def summarise(display: Display, record: results.Record, workdir: str) -> None:
+    """The last lines of a single run: what came out and where it is."""
     spec = record["spec"]
     if record["status"] == "diverged":
         where = record["diverged_at"]
@@ -180,7 +280,8 @@ def summarise(display: Display, records: list[dict], workdir: str) -> None:
             f"diverged in layer {where['layer'] + 1}, epoch {where['epoch'] + 1}: "
             "the loss was not finite; a smaller --config.learning_rate may help"
         )
-    rows = rich.table.Table(title=f"test accuracy on {spec['dataset']}", min_width=36)
+    title = rich.text.Text(f"test accuracy on {spec['dataset']}")
+    rows = rich.table.Table(title=title, min_width=36)
     rows.add_column("measured on")
     rows.add_column("accuracy", justify="right")
     for index, accuracy in enumerate(record["accuracy_layers"]):
@@ -198,3 +299,21 @@ def summarise(display: Display, records: list[dict], workdir: str) -> None:
     )
     path = results.record_path(workdir, record["cell"], record["seed"])
     display.print(f"record: {path}")
+
+
+def suggest(display: Display, spec: Mapping[str, Any], workdir: str) -> None:
+    """What to try after a single run."""
+    goodness = "moment" if spec.get("goodness") != "moment" else "sos"
+    pathway = "standard" if spec.get("pathway") != "standard" else "ffcl"
+    main = "python -m ffjax.main"
+    other = f"--config.goodness={goodness} --config.pathway={pathway}"
+    lines = {
+        f"{main} {other}": "another method",
+        f"{main} --config=configs/grid.py:quick": "the paper's story in 3 minutes",
+        f"{main} --config.dataset=mine.npz": "your own images; --help says more",
+        f"python -m ffjax.report --workdir={workdir}": "this result as a page",
+    }
+    width = max(map(len, lines))
+    display.print("what to try next:")
+    for command, what in lines.items():
+        display.print(f"  {command:{width}}  # {what}")

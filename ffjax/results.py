@@ -105,9 +105,20 @@ def read_all(workdir: str | os.PathLike[str]) -> tuple[list[Record], list[str]]:
 
 
 def find(
-    workdir: str | os.PathLike[str], cell: str, seed: int, spec: Mapping[str, Any]
+    workdir: str | os.PathLike[str],
+    cell: str,
+    seed: int,
+    spec: Mapping[str, Any],
+    defaults: Mapping[str, Any] | None = None,
 ) -> Record | None:
     """The whole record of this very run, or None if it has not been run.
+
+    Args:
+      workdir: the folder of the store.
+      cell: the cell's id.
+      seed: of the run.
+      spec: the flat fields of the run.
+      defaults: what a field was worth to records that are older than the field.
 
     Raises:
       BrokenRecord: there is a file, but it is not a whole record of ``spec``.
@@ -116,7 +127,7 @@ def find(
     if not path.exists():
         return None
     record = read(path)
-    if record["spec"] != json.loads(json.dumps(dict(spec))):
+    if {**(defaults or {}), **record["spec"]} != json.loads(json.dumps(dict(spec))):
         raise BrokenRecord(f"{path}: is of another spec than the run that it names")
     return record
 

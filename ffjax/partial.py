@@ -1,0 +1,90 @@
+"""Trained layers of unfinished runs, so that a kill loses at most the running layer."""
+
+import json
+import os
+import pathlib
+import shutil
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import safetensors
+from safetensors import numpy as safetensors_numpy
+
+from ffjax import network, results, train
+
+_FORMAT = "ffjax-partial-1"
+
+
+class Layers:
+    """The layers of one run: ``<workdir>/partial/<name>/layer<k>.safetensors``."""
+
+    def __init__(
+        self,
+        workdir: str | os.PathLike[str],
+        name: str,
+        identity: Mapping[str, Any],
+        report: Callable[[str], None],
+    ):
+        """The layers of run ``name``.
+
+        Args:
+          workdir: the folder of the grid.
+          name: of the run.
+          identity: all that the layers depend on; layers of another one are not used.
+          report: called with a line about a file that cannot be used or written.
+        """
+        self._folder = pathlib.Path(workdir) / "partial" / name
+        self._identity = json.dumps(identity, sort_keys=True)
+        self._report = report
+
+    def load(self) -> tuple[list[train.TrainedLayer], float, float]:
+        """The layers up to the first missing one, and the seconds that they took.
+
+        Returns:
+          Layers, seconds of training, seconds of compilation.
+        """
+        layers, train_s, compile_s = [], 0.0, 0.0
+        while (path := self._path(len(layers))).exists():
+            try:
+                with safetensors.safe_open(path, framework="numpy") as file:
+                    facts = file.metadata() or {}
+                    if facts.get("format") != _FORMAT:
+                        raise ValueError("not written by this version")
+                    if facts["identity"] != self._identity:
+                        raise ValueError("of another run")
+                    times = float(facts["train_s"]), float(facts["compile_s"])
+                    tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+                layers.append(network.layer_from_tensors(tensors))
+            except (
+                OSError,
+                ValueError,
+                KeyError,
+                safetensors.SafetensorError,
+            ) as error:
+                self._report(f"{path}: not used ({error}); the layer is trained again")
+                break
+            train_s, compile_s = times
+        return layers, train_s, compile_s
+
+    def save(
+        self, index: int, layer: train.TrainedLayer, train_s: float, compile_s: float
+    ) -> None:
+        """Stores a layer with the seconds that the run took so far."""
+        facts = {
+            "format": _FORMAT,
+            "identity": self._identity,
+            "train_s": repr(train_s),
+            "compile_s": repr(compile_s),
+        }
+        content = safetensors_numpy.save(network.layer_tensors(layer), facts)
+        try:
+            results.write_bytes(self._path(index), content)
+        except OSError as error:
+            self._report(f"{self._path(index)}: not kept ({error.strerror})")
+
+    def remove(self) -> None:
+        """Forgets the run, once its record is written."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _path(self, index: int) -> pathlib.Path:
+        return self._folder / f"layer{index}.safetensors"
