@@ -55,7 +55,7 @@ def test_the_sheet_shows_the_images_as_they_are(tmp_path):
 
 @pytest.mark.parametrize("shape", [(20,), (5, 300)])
 def test_odd_shapes_are_drawn_too(shape, tmp_path):
-    arrays = official_files.make(shape, 3, train=9, test=3)
+    arrays = official_files.make(shape, 3, train=30, test=3)
     floats = arrays._replace(
         train_images=arrays.train_images * 3.5 - 200,
         test_images=arrays.test_images * 3.5 - 200,
