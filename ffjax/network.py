@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import os
 import pathlib
 from typing import Any
@@ -202,12 +203,10 @@ def load(path: str | os.PathLike[str]) -> Network:
             layer_from_tensors(tensors, prefix=f"layer{index}.")
             for index in range(len(arch.widths))
         )
+        image_shape = tuple(header["image_shape"])
+        _check_layers(arch, layers, tensors, math.prod(image_shape))
         return Network(
-            arch,
-            layers,
-            tuple(header["image_shape"]),
-            tuple(header["mean"]),
-            tuple(header["std"]),
+            arch, layers, image_shape, tuple(header["mean"]), tuple(header["std"])
         )
     except UserError:
         raise
@@ -215,6 +214,28 @@ def load(path: str | os.PathLike[str]) -> Network:
         raise UserError(f"{os.fspath(path)}: cannot read it ({error})") from None
     except (safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
         raise UserError(f"{problem} ({error})") from None
+
+
+def _check_layers(arch, layers, tensors, num_inputs: int) -> None:
+    """Raises a ValueError if the layers are not those of this architecture."""
+    image = jax.ShapeDtypeStruct((num_inputs,), jnp.float32)
+    width = jax.eval_shape(lambda x: pathway.encode(arch, x), image).shape[-1]
+    for index, layer in enumerate(layers):
+        fresh = jax.eval_shape(
+            lambda key, index=index, width=width: (
+                train.init_layer(arch, index, key, width).params
+            ),
+            jax.random.key(0),
+        )
+        shapes = {name: leaf.shape for name, leaf in fresh.items()}
+        found = {name: leaf.shape for name, leaf in layer.params.items()}
+        if shapes != found:
+            raise ValueError(f"layer {index + 1} has {found}, not {shapes}")
+        width = arch.widths[index]
+    if any(not name.startswith("layer") for name in tensors) or len(tensors) != sum(
+        len(layer_tensors(layer)) for layer in layers
+    ):
+        raise ValueError("it holds more than its layers")
 
 
 def layer_tensors(layer: train.TrainedLayer, prefix: str = "") -> dict[str, np.ndarray]:
