@@ -1,6 +1,7 @@
 """The report's figures for a paper: PNG and PDF, drawn with matplotlib."""
 
 import io
+import logging
 import pathlib
 import re
 import warnings
@@ -35,7 +36,6 @@ _COLORS += ("#8a6d3b",)
 _PATHWAYS = {"standard": "#2563eb", "ffcl": "#d9480f"}
 _WIDTH = 7.0  # inches: the text width of a page
 _LONGEST = 26  # characters of a name before it is cut
-_OUTLIER = 0.55  # of the highest: a sweep's point below is cut off, or hides the rest
 
 
 def write(
@@ -51,6 +51,8 @@ def write(
         and ``heat``, a list of maps.
       labels: the settings' names, for titles and file names.
     """
+    # fontTools tells every glyph that it embeds, which absl would print.
+    logging.getLogger("fontTools").setLevel(logging.WARNING)
     written = []
     used: set[str] = set()
     with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
@@ -134,6 +136,9 @@ def _draw_lines(axes: Any, chart: dict[str, Any]) -> None:
     axes.set_title(_plain(chart["title"], 60))
     axes.set_xlabel(_plain(chart["x"], 60))
     axes.set_ylabel(_plain(chart["y"], 60))
+    heights = [point[1] for line in chart["series"] for point in line["points"]]
+    if chart["y"] == "loss" and 0 < 30 * min(heights) < max(heights):
+        axes.set_yscale("log")
     if chart.get("log") is None:
         axes.xaxis.set_major_locator(ticker.MaxNLocator(integer=True, nbins=6))
         axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.02), borderaxespad=0.2)
@@ -143,23 +148,21 @@ def _draw_lines(axes: Any, chart: dict[str, Any]) -> None:
 
 def _draw_sweep(axes: Any, chart: dict[str, Any]) -> None:
     _draw_lines(axes, chart)
-    points = [point for line in chart["series"] for point in line["points"]]
-    values = [point[1] for point in points]
-    kept = [value for value in values if value >= _OUTLIER * max(values)]
-    margin = 0.08 * (max(kept) - min(kept)) or 1.0
-    floor = min(kept) - margin
-    axes.set_ylim(floor, max(kept) + margin)
-    cut: dict[float, list[str]] = {}
-    for line in chart["series"]:
-        for x, y, _ in line["points"]:
-            if y < floor and not line.get("paper"):
-                cut.setdefault(x, []).append(f"{y:.0f}")
-    for x, texts in cut.items():
-        text = "↓ " + ", ".join(texts)
-        axes.annotate(text, (x, floor), (0, 3), textcoords="offset points", fontsize=6)
+    if (floor := chart["floor"]) is not None:
+        axes.set_ylim(bottom=floor)
+        cut: dict[float, list[str]] = {}
+        for line in chart["series"]:
+            for x, y, _ in line["points"]:
+                if y < floor and not line.get("paper"):
+                    cut.setdefault(x, []).append(f"{y:.0f}")
+        for x, texts in cut.items():
+            text = "↓ " + ", ".join(texts)
+            axes.annotate(
+                text, (x, floor), (0, 3), textcoords="offset points", fontsize=6
+            )
     if chart["log"]:
         axes.set_xscale("log")
-    ticks = sorted({point[0] for point in points})
+    ticks = sorted({point[0] for line in chart["series"] for point in line["points"]})
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.xaxis.set_minor_locator(ticker.NullLocator())
 

@@ -356,10 +356,10 @@ def main(argv: Sequence[str]) -> None:
             raise UserError("--workdir is missing; write --workdir=DIR")
         contents = contents_lib.read(workdir)
         for problem in contents.problems:
-            print(f"warning: {problem}", file=sys.stderr)
+            print(f"ffjax: warning: {problem}", file=sys.stderr)
         path = _write(contents, workdir, figures=True)
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"ffjax: {error}", file=sys.stderr)
         sys.exit(2)
     print(path)
 

@@ -1,8 +1,8 @@
 """The charts of one setting as plain data, for the page and for the figures.
 
 A chart is a dict: title, x and y (names of the axes), series (name, color, points as
-[x, y, spread], paper: whether it is the paper's) and, for a sweep, log. Nothing here
-imports jax.
+[x, y, spread], paper: whether it is the paper's) and, for a sweep, log (of the x axis)
+and floor (where the y axis is cut, or None). Nothing here imports jax.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,6 +14,7 @@ from ffjax import paper, results, tables
 Cell = cells_lib.Cell
 
 _MAX_POINTS = 120  # of a learning curve; more cannot be seen
+_OUTLIER = 0.55  # of a curve's highest point: what is lower may be cut off
 _MAX_SERIES = 8  # lines in one chart; more cannot be told apart
 
 
@@ -142,9 +143,24 @@ def _sweeps(one: cells_lib.Setting, found: list[Cell]) -> list[dict[str, Any]]:
                 "test accuracy (%)",
                 series,
                 log=name == "k_fraction",
+                floor=_floor(series),
             )
         )
     return charts
+
+
+def _floor(series: list[dict[str, Any]]) -> float | None:
+    """Where to cut a sweep's axis, lest an end at chance flatten all the rest."""
+    kept, values = [], []
+    for line in series:
+        heights = [point[1] for point in line["points"]]
+        values += heights
+        kept += [height for height in heights if height >= _OUTLIER * max(heights)]
+    if len(kept) == len(values):
+        return None
+    if 2 * (max(kept) - min(kept)) > max(values) - min(values):
+        return None
+    return min(kept) - 0.08 * (max(kept) - min(kept))
 
 
 def _paper_curve(

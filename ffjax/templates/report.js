@@ -30,19 +30,22 @@
     const points = chart.series.flatMap((series) => series.points);
     const xs = points.map((point) => point[0]), ys = points.map((point) => point[1]);
     if (!points.length) return;
-    // Far outliers below (a sweep's end at chance) would flatten all the rest.
-    const highest = Math.max(...ys);
-    const near = chart.log !== undefined ? ys.filter((y) => y >= 0.55 * highest) : ys;
-    let low = Math.min(...near), high = highest;
+    const least = Math.min(...ys), most = Math.max(...ys);
+    const ylog = chart.y === "loss" && least > 0 && most > 30 * least;
+    const lift = ylog ? Math.log10 : (y) => y;
+    let low = chart.floor ?? lift(least), high = lift(most);
     const margin = (high - low) * 0.08 || 1;
-    low -= margin; high += margin;
-    if (low < 0 && Math.min(...ys) >= 0) low = 0;
+    if (chart.floor == null) low -= margin;
+    high += margin;
+    if (!ylog && low < 0 && least >= 0) low = 0;
     const bend = chart.log ? Math.log : (x) => x;
     const first = bend(Math.min(...xs)), last = bend(Math.max(...xs));
     const px = (x) => left + (last > first ? (bend(x) - first) / (last - first) : 0.5) * (width - left - right);
-    const py = (y) => top + (1 - (Math.max(y, low) - low) / (high - low)) * (height - top - bottom);
+    const py = (y) => top + (1 - (Math.max(lift(y), low) - low) / (high - low)) * (height - top - bottom);
     const svg = make("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": chart.title });
-    for (const y of ticks(low, high)) {
+    const decades = [];
+    if (ylog) for (let power = Math.ceil(low); power <= high; power++) decades.push(Number((10 ** power).toPrecision(3)));
+    for (const y of ylog ? decades : ticks(low, high)) {
       svg.append(make("line", { class: "axis", x1: left, x2: width - right, y1: py(y), y2: py(y) }));
       svg.append(make("text", { x: left - 5, y: py(y) + 4, "text-anchor": "end" }, String(y)));
     }
@@ -67,7 +70,7 @@
         const dot = make("circle", { cx: px(x), cy: py(y), r: 3.2, style: `stroke:${ink};fill:${series.paper ? "var(--paper)" : ink}`, "stroke-width": 1.5 });
         dot.append(make("title", {}, `${series.name}: ${y.toFixed(2)} at ${x}`));
         svg.append(dot);
-        if (y < low && !series.paper) svg.append(make("text", { class: "cut", x: px(x) + 9, y: py(y) + 2 - (series.color === "ffcl" ? 13 : 0), style: `fill:${ink}` }, `▾ ${y.toFixed(0)}`));
+        if (chart.floor != null && y < low && !series.paper) svg.append(make("text", { class: "cut", x: px(x) + 9, y: py(y) + 2 - (series.color === "ffcl" ? 13 : 0), style: `fill:${ink}` }, `▾ ${y.toFixed(0)}`));
       }
       names.append(make("span", {}, make("i", { class: series.paper ? "paper" : "", style: `border-color:${ink}` }), series.name));
     }
