@@ -15,7 +15,7 @@ import tensorflow_datasets as tfds
 from tensorflow_datasets.core.download import checksums
 from tensorflow_datasets.core.utils import Size
 
-from ffjax import data, raw
+from ffjax import catalog, raw
 
 
 class _Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
@@ -27,7 +27,7 @@ class _Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
     def _make_info(
         self, *, homepage: str, licence: str, citation: str
     ) -> tfds.core.DatasetInfo:
-        definition = data.DATASETS[self.name]
+        definition = catalog.DATASETS[self.name]
         height, width, *channels = definition.image_shape
         image = tfds.features.Image(
             shape=(height, width, *(channels or [1])), encoding_format="png"
@@ -45,7 +45,7 @@ class _Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
 
     def _split_generators(self, dl_manager) -> dict[str, Any]:
         # Downloaded, not extracted: see prepared.prepare on what TFDS mixes up.
-        urls = [file.url for file in raw.DOWNLOADS[self.name]]
+        urls = [file.url for file in catalog.DOWNLOADS[self.name]]
         paths: Any = dl_manager.download(urls)  # in a list, as the addresses are
         arrays = self._read(*map(pathlib.Path, paths))
         return {
@@ -62,10 +62,10 @@ class _Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
 
 
 def _url_infos(name: str) -> dict[str, checksums.UrlInfo]:
-    """What TFDS reads from a checksums.tsv otherwise; raw.py has it already."""
+    """What TFDS reads from a checksums.tsv otherwise; the catalog has it."""
     return {
         file.url: checksums.UrlInfo(Size(file.size), file.sha256, file.name)
-        for file in raw.DOWNLOADS[name]
+        for file in catalog.DOWNLOADS[name]
     }
 
 

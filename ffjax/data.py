@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from absl import logging
 
-from ffjax import cache, npz, prepared, raw
+from ffjax import cache, catalog, npz, prepared, raw
 from ffjax.errors import UserError
 
 
@@ -44,110 +44,7 @@ class Dataset:
     source: dict[str, Any]  # kind, and the files' checksums; fit for a JSON record
 
 
-@dataclasses.dataclass(frozen=True)
-class Definition:
-    """What is known of a dataset before it is read."""
-
-    class_names: tuple[str, ...]
-    image_shape: tuple[int, ...]
-    train_size: int
-    test_size: int
-    home: str  # where a user finds the files
-    # Of the training and the test split (see _canonical), whatever files they came in;
-    # None where only the files' own checksums are known.
-    digests: tuple[str, str] | None = None
-
-
-_DIGITS = tuple("0123456789")
-_CLOTHES = (
-    "T-shirt/top",
-    "Trouser",
-    "Pullover",
-    "Dress",
-    "Coat",
-    "Sandal",
-    "Shirt",
-    "Sneaker",
-    "Bag",
-    "Ankle boot",
-)
-_THINGS = (
-    "airplane",
-    "automobile",
-    "bird",
-    "cat",
-    "deer",
-    "dog",
-    "frog",
-    "horse",
-    "ship",
-    "truck",
-)
-_LETTERS = tuple("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
-
-DATASETS: dict[str, Definition] = {
-    "fashion_mini": Definition(
-        _CLOTHES,
-        (28, 28),
-        6_000,
-        2_000,
-        "https://github.com/zalandoresearch/fashion-mnist",
-    ),
-    "mnist": Definition(
-        _DIGITS,
-        (28, 28),
-        60_000,
-        10_000,
-        "https://storage.googleapis.com/cvdf-datasets/mnist/",
-        (
-            "77e53833132bf95be69597ec37ab1fe6e244a8ec01734dc1e37577009c73fe82",
-            "c1d324e5e6ba32dd1acf59ced32dfe6c63fd590c08f12a88bdb07418bc157809",
-        ),
-    ),
-    "fashion_mnist": Definition(
-        _CLOTHES,
-        (28, 28),
-        60_000,
-        10_000,
-        "https://github.com/zalandoresearch/fashion-mnist",
-        (
-            "989cc2261976bc9acabe9650d9ff14fd2e7808baad4197fa53f97c70a6adfe9e",
-            "871a68ce0ff9c30eafd64bcb65ff26f2eda8345f80ca4c9ba8e1fe73a4682ada",
-        ),
-    ),
-    "cifar10": Definition(
-        _THINGS,
-        (32, 32, 3),
-        50_000,
-        10_000,
-        "https://www.cs.toronto.edu/~kriz/cifar.html",
-        (
-            "9529ca6bff8c58e021744f85f5c1deecd447ec15fb608e939f3eec881eb68970",
-            "8d172ba652686f0bd364fc7360f9a76bf8d02be9b35ce0a4b16f5c4abcc0466d",
-        ),
-    ),
-    "usps": Definition(
-        _DIGITS,
-        (16, 16),
-        7_291,
-        2_007,
-        "https://hastie.su.domains/ElemStatLearn/data.html",
-        (
-            "c98c81a6f970c5cf4c110062ec32317b228ecea657db70ec26bc7293f2e80861",
-            "423c7fdad70f5cf42ddf1b09307dc6d9a276dbc0cc11bb0e67b72389ff39a3c3",
-        ),
-    ),
-    "svhn": Definition(
-        _DIGITS, (32, 32, 3), 73_257, 26_032, "http://ufldl.stanford.edu/housenumbers/"
-    ),
-    "emnist_letters": Definition(
-        _LETTERS,
-        (28, 28),
-        124_800,
-        20_800,
-        "https://www.nist.gov/itl/products-and-services/emnist-dataset",
-    ),
-}
+DATASETS = catalog.DATASETS
 
 _CACHE_VERSION = 1  # raise it when decoding or the order changes
 _BLOCK = 2**18  # pixels handled at once, so that what is made on the way stays small
@@ -327,7 +224,7 @@ def _check_owner(name: str, checksums: dict[pathlib.Path, str]) -> None:
     """Refuses a file that is known to be of another dataset, or another file of it."""
     known = {
         checksum: (owner, file)
-        for owner, files in raw.PUBLISHED.items()
+        for owner, files in catalog.PUBLISHED.items()
         for file, checksum in files.items()
     }
     for path, checksum in checksums.items():
@@ -376,13 +273,15 @@ def _check_content(
     for other, definition in DATASETS.items():
         if digests == definition.digests:
             raise UserError(f"{folder}: holds {other}, expected {name}")
-    if DATASETS[name].digests or any(p.name in raw.PUBLISHED[name] for p in strange):
+    if DATASETS[name].digests or any(
+        p.name in catalog.PUBLISHED[name] for p in strange
+    ):
         files = ", ".join(
             f"{path.name} with SHA-256 {checksums[path]}" for path in strange
         )
         expected = ", ".join(
             f"{file} {checksum}"
-            for file, checksum in raw.PUBLISHED[name].items()
+            for file, checksum in catalog.PUBLISHED[name].items()
             if file in [path.name for path in strange]
         )
         raise UserError(

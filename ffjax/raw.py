@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ffjax import catalog
 from ffjax.errors import UserError
 
 
@@ -49,120 +50,6 @@ class Found:
     paths: tuple[pathlib.Path, ...]
 
 
-@dataclasses.dataclass(frozen=True)
-class Download:
-    """A file at its official place; ``sha256`` is of the file as published."""
-
-    url: str
-    size: int
-    sha256: str
-
-    @property
-    def name(self) -> str:
-        """The file's name."""
-        return self.url.rsplit("/", 1)[1]
-
-
-# What our TFDS builders download. The checksums of SVHN and EMNIST are those that TFDS
-# 4.9.10 records for these addresses.
-DOWNLOADS: dict[str, tuple[Download, ...]] = {
-    "usps": (
-        Download(
-            "https://hastie.su.domains/ElemStatLearn/datasets/zip.train.gz",
-            1_829_071,
-            "66ebf231ab51f2cf6ac1a892d0f98ccffee1079d7a5db638c1f11f366046ca16",
-        ),
-        Download(
-            "https://hastie.su.domains/ElemStatLearn/datasets/zip.test.gz",
-            439_208,
-            "8dacc3c6e136af6c3488de9e5113a7daf140c8c2f1f0b61c54ee02f03f1a962f",
-        ),
-    ),
-    "svhn": (
-        Download(
-            "http://ufldl.stanford.edu/housenumbers/train_32x32.mat",
-            182_040_794,
-            "435e94d69a87fde4fd4d7f3dd208dfc32cb6ae8af2240d066de1df7508d083b8",
-        ),
-        Download(
-            "http://ufldl.stanford.edu/housenumbers/test_32x32.mat",
-            64_275_384,
-            "cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b",
-        ),
-    ),
-    "emnist_letters": (
-        Download(
-            "https://biometrics.nist.gov/cs_links/EMNIST/gzip.zip",
-            561_753_746,
-            "fb9bb67e33772a9cc0b895e4ecf36d2cf35be8b709693c3564cea2a019fcda8e",
-        ),
-    ),
-}
-
-# The checksums of the files as published: SHA-256, as TFDS 4.9.10 records it (USPS and
-# CIFAR-10's batches: computed); for LIBSVM's USPS MD5, as torchvision records it.
-PUBLISHED: dict[str, dict[str, str]] = {
-    "mnist": {
-        "train-images-idx3-ubyte.gz": (
-            "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"
-        ),
-        "train-labels-idx1-ubyte.gz": (
-            "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c"
-        ),
-        "t10k-images-idx3-ubyte.gz": (
-            "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"
-        ),
-        "t10k-labels-idx1-ubyte.gz": (
-            "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"
-        ),
-    },
-    "fashion_mnist": {
-        "train-images-idx3-ubyte.gz": (
-            "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84"
-        ),
-        "train-labels-idx1-ubyte.gz": (
-            "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845"
-        ),
-        "t10k-images-idx3-ubyte.gz": (
-            "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073"
-        ),
-        "t10k-labels-idx1-ubyte.gz": (
-            "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5"
-        ),
-    },
-    "cifar10": {
-        "data_batch_1.bin": (
-            "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5"
-        ),
-        "data_batch_2.bin": (
-            "a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed"
-        ),
-        "data_batch_3.bin": (
-            "bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67"
-        ),
-        "data_batch_4.bin": (
-            "014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e48"
-        ),
-        "data_batch_5.bin": (
-            "755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add"
-        ),
-        "test_batch.bin": (
-            "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b"
-        ),
-        "cifar-10-binary.tar.gz": (
-            "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"
-        ),
-    },
-    "usps": {
-        "usps.bz2": "ec16c51db3855ca6c91edd34d0e9b197",
-        "usps.t.bz2": "8ea070ee2aca1ac39742fdd1ef5ed118",
-        **{file.name: file.sha256 for file in DOWNLOADS["usps"]},
-    },
-    "svhn": {file.name: file.sha256 for file in DOWNLOADS["svhn"]},
-    "emnist_letters": {file.name: file.sha256 for file in DOWNLOADS["emnist_letters"]},
-}
-
-
 def find(name: str, folder: pathlib.Path) -> Found | None:
     """The files of dataset ``name`` in ``folder``, or None unless all are there."""
     for layout in LAYOUTS[name]:
@@ -188,7 +75,7 @@ def read(found: Found) -> Arrays:
 
 def is_published(name: str, path: pathlib.Path, sha256: str) -> bool:
     """Whether a file of dataset ``name`` is, byte for byte, the published one."""
-    published = PUBLISHED[name].get(path.name)
+    published = catalog.PUBLISHED[name].get(path.name)
     if published and len(published) == 32:
         return published == checksum(path, "md5")
     return published == sha256

@@ -15,7 +15,7 @@ import numpy as np
 import official_files
 import pytest
 
-from ffjax import cache, data, prepared, raw
+from ffjax import cache, catalog, data, prepared, raw
 from ffjax.errors import UserError
 
 pytestmark = [
@@ -108,7 +108,7 @@ def test_our_builders_prepare_what_the_files_hold(name, tmp_path, monkeypatch):
 
 def test_the_checksums_of_usps_are_those_of_the_real_files():
     folder = pathlib.Path(real("usps"))
-    for file in raw.DOWNLOADS["usps"]:
+    for file in catalog.DOWNLOADS["usps"]:
         assert raw.checksum(folder / file.name) == file.sha256
         assert (folder / file.name).stat().st_size == file.size
 

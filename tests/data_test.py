@@ -11,7 +11,7 @@ import official_files
 import pytest
 from absl import logging
 
-from ffjax import cache, data, prepared, raw
+from ffjax import cache, catalog, data, prepared, raw
 from ffjax.errors import UserError
 
 ARRAYS = ("train_images", "train_labels", "test_images", "test_labels")
@@ -353,7 +353,7 @@ def shrink(monkeypatch):
             digests=data._canonical(arrays)[1],
         )
         monkeypatch.setitem(data.DATASETS, name, definition)
-        monkeypatch.setitem(raw.PUBLISHED, name, {})
+        monkeypatch.setitem(catalog.PUBLISHED, name, {})
         return arrays
 
     return apply
@@ -394,7 +394,7 @@ def test_colour_is_normalised_per_channel(shrink, tmp_path):
 
 @pytest.mark.parametrize("name", official_files.FORMATS)
 def test_datasets_of_another_size_are_refused(name, tmp_path, monkeypatch):
-    monkeypatch.setitem(raw.PUBLISHED, name, {})
+    monkeypatch.setitem(catalog.PUBLISHED, name, {})
     shape, classes, writers = official_files.FORMATS[name]
     writers[0](tmp_path / name, official_files.make(shape, classes, 60, 60))
     message = refusal(name, data_dir=str(tmp_path))
@@ -412,9 +412,9 @@ def test_a_class_without_images_is_refused(shrink, tmp_path):
 
 
 def test_a_wrong_checksum_is_refused(shrink, tmp_path, monkeypatch, cache_folder):
-    published = dict(raw.PUBLISHED["svhn"])
+    published = dict(catalog.PUBLISHED["svhn"])
     arrays = shrink("svhn")
-    monkeypatch.setitem(raw.PUBLISHED, "svhn", published)
+    monkeypatch.setitem(catalog.PUBLISHED, "svhn", published)
     definition = dataclasses.replace(data.DATASETS["svhn"], digests=None)
     monkeypatch.setitem(data.DATASETS, "svhn", definition)
     official_files.write_svhn(tmp_path / "svhn", arrays)
@@ -425,11 +425,11 @@ def test_a_wrong_checksum_is_refused(shrink, tmp_path, monkeypatch, cache_folder
 
 
 def test_the_checksum_of_libsvm_files_is_checked(shrink, tmp_path, monkeypatch):
-    published = dict(raw.PUBLISHED["usps"])
+    published = dict(catalog.PUBLISHED["usps"])
     arrays = shrink("usps")
     changed = arrays._replace(test_images=arrays.test_images ^ 1)
     official_files.write_usps_libsvm(tmp_path / "usps", changed)
-    monkeypatch.setitem(raw.PUBLISHED, "usps", published)
+    monkeypatch.setitem(catalog.PUBLISHED, "usps", published)
     assert published["usps.t.bz2"] in refusal("usps", data_dir=str(tmp_path))
     for file in ("usps.bz2", "usps.t.bz2"):
         published[file] = raw.checksum(tmp_path / "usps" / file, "md5")

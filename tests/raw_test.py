@@ -9,7 +9,7 @@ import official_files
 import pytest
 import scipy.io
 
-from ffjax import raw
+from ffjax import catalog, raw
 from ffjax.errors import UserError
 
 LAYOUTS = [
@@ -292,10 +292,10 @@ def test_libsvm_lines_that_are_wrong_are_refused(line, tmp_path):
 
 
 def test_published_checksums_are_well_formed():
-    for name, files in raw.PUBLISHED.items():
+    for name, files in catalog.PUBLISHED.items():
         assert name in raw.LAYOUTS
         for file, checksum in files.items():
             assert re.fullmatch(r"[0-9a-f]{32}|[0-9a-f]{64}", checksum), file
-    assert len({c for files in raw.PUBLISHED.values() for c in files.values()}) == sum(
-        len(files) for files in raw.PUBLISHED.values()
-    )
+    assert len(
+        {c for files in catalog.PUBLISHED.values() for c in files.values()}
+    ) == sum(len(files) for files in catalog.PUBLISHED.values())
