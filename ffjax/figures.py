@@ -139,8 +139,10 @@ def _draw_lines(axes: Any, chart: dict[str, Any]) -> None:
     heights = [point[1] for line in chart["series"] for point in line["points"]]
     if chart["y"] == "loss" and 0 < 30 * min(heights) < max(heights):
         axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(ticker.FormatStrFormatter("%g"))
+        axes.yaxis.set_minor_locator(ticker.NullLocator())
     if chart.get("log") is None:
-        axes.xaxis.set_major_locator(ticker.MaxNLocator(integer=True, nbins=6))
+        axes.xaxis.set_major_locator(ticker.MaxNLocator(integer=True, nbins=5))
         axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.02), borderaxespad=0.2)
     for mark in chart.get("marks", ()):
         axes.axvline(mark + 0.5, color="#c5cbd3", linewidth=0.8)
@@ -156,7 +158,7 @@ def _draw_sweep(axes: Any, chart: dict[str, Any]) -> None:
                 if y < floor and not line.get("paper"):
                     cut.setdefault(x, []).append(f"{y:.0f}")
         for x, texts in cut.items():
-            text = "↓ " + ", ".join(texts)
+            text = ", ".join(texts) + " below"
             axes.annotate(
                 text, (x, floor), (0, 3), textcoords="offset points", fontsize=6
             )
@@ -195,7 +197,7 @@ def _draw_heat(axes: Any, chart: dict[str, Any]) -> None:
 def _plain(text: str, longest: int = _LONGEST) -> str:
     """Short text that matplotlib neither reads as mathematics nor hides."""
     if len(text) > longest:
-        text = text[: longest - 1] + "…"
+        text = text[: longest - 3] + "..."
     # Half a character, which JSON can hold, is more than a font can bear.
     text = text.encode("utf-8", "replace").decode("utf-8").replace("$", r"\$")
     return f" {text}" if text.startswith("_") else text
