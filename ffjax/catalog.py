@@ -44,7 +44,18 @@ _CLOTHES = (
     "Bag",
     "Ankle boot",
 )
-_THINGS = tuple("airplane automobile bird cat deer dog frog horse ship truck".split())
+_THINGS = (
+    "airplane",
+    "automobile",
+    "bird",
+    "cat",
+    "deer",
+    "dog",
+    "frog",
+    "horse",
+    "ship",
+    "truck",
+)
 _LETTERS = tuple("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 DATASETS: dict[str, Definition] = {
