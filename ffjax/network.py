@@ -13,7 +13,7 @@ import numpy as np
 import safetensors
 from safetensors import numpy as safetensors_numpy
 
-from ffjax import config, evaluate, goodness, pathway, results, train
+from ffjax import config, evaluate, files, goodness, pathway, train
 from ffjax.errors import UserError
 
 _FORMAT = "ffjax-network-1"
@@ -78,7 +78,7 @@ class Network:
         for index, layer in enumerate(self.layers):
             tensors.update(layer_tensors(layer, prefix=f"layer{index}."))
         content = safetensors_numpy.save(tensors, metadata)
-        results.write_bytes(pathlib.Path(path), content)
+        files.write_bytes(pathlib.Path(path), content)
 
 
 def fit(

@@ -10,7 +10,7 @@ from typing import Any
 import safetensors
 from safetensors import numpy as safetensors_numpy
 
-from ffjax import network, results, train
+from ffjax import files, network, train
 
 _FORMAT = "ffjax-partial-1"
 
@@ -78,7 +78,7 @@ class Layers:
         }
         content = safetensors_numpy.save(network.layer_tensors(layer), facts)
         try:
-            results.write_bytes(self._path(index), content)
+            files.write_bytes(self._path(index), content)
         except OSError as error:
             self._report(f"{self._path(index)}: not kept ({error.strerror})")
 

@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Mapping
 from typing import Any
 
+from ffjax import files
 from ffjax.errors import UserError
 
 Record = dict[str, Any]
@@ -47,33 +48,12 @@ def record_path(workdir: str | os.PathLike[str], cell: str, seed: int) -> pathli
     return pathlib.Path(workdir) / "results" / f"{cell}-seed{seed}.json"
 
 
-def write_bytes(path: pathlib.Path, content: bytes) -> None:
-    """Writes a file beside ``path`` and renames it: whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, scratch = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(scratch, 0o644)  # mkstemp's 0600 would hide results from a group
-        os.replace(scratch, path)
-    except BaseException:
-        pathlib.Path(scratch).unlink(missing_ok=True)
-        raise
-
-
-def write_text(path: pathlib.Path, text: str) -> None:
-    """``write_bytes`` for text."""
-    write_bytes(path, text.encode("utf-8"))
-
-
 def write(workdir: str | os.PathLike[str], record: Record) -> pathlib.Path:
     """Writes one record and returns its path. Numbers that JSON lacks become null."""
     record = _finite(record)
     _check(record)
     path = record_path(workdir, record["cell"], record["seed"])
-    write_text(path, json.dumps(record, allow_nan=False) + "\n")
+    files.write_text(path, json.dumps(record, allow_nan=False) + "\n")
     return path
 
 

@@ -27,6 +27,7 @@ from ffjax import (
     cost,
     data,
     evaluate,
+    files,
     lease,
     network,
     partial,
@@ -275,7 +276,7 @@ class _Worker:
         }
         with _store(self._workdir):
             path = self._failure_path(run)
-            results.write_text(path, json.dumps(failure) + "\n")
+            files.write_text(path, json.dumps(failure) + "\n")
         self.failed[run] = text
         self._display.fail_run(_shortened(text))
 

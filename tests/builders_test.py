@@ -15,7 +15,8 @@ import numpy as np
 import official_files
 import pytest
 
-from ffjax import cache, catalog, data, prepared, raw
+from ffjax import data
+from ffjax.data import cache, catalog, prepared, raw
 from ffjax.errors import UserError
 
 pytestmark = [
@@ -54,7 +55,7 @@ def real(name: str, folder: pathlib.Path = official_files.SHARED) -> str:
 def test_our_builders_prepare_what_the_files_hold(name, tmp_path, monkeypatch):
     import tensorflow_datasets as tfds
 
-    from ffjax import builders  # noqa: F401
+    from ffjax.data import builders  # noqa: F401
 
     shape, classes, writers = official_files.FORMATS[name]
     writer = writers[1] if name == "emnist_letters" else writers[0]

@@ -6,7 +6,8 @@ import sys
 import pytest
 import records
 
-from ffjax import cells, claims, paper
+from ffjax import paper
+from ffjax.report import cells, claims
 
 IDS = [claim.id for claim in claims.CLAIMS]
 
@@ -291,7 +292,7 @@ def test_every_sweep_of_the_paper_is_known():
 
 
 def test_jax_is_not_imported():
-    code = "import sys; from ffjax import claims; print('jax' in sys.modules)"
+    code = "import sys; from ffjax.report import claims; print('jax' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )

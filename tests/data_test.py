@@ -11,7 +11,8 @@ import official_files
 import pytest
 from absl import logging
 
-from ffjax import cache, catalog, data, prepared, raw
+from ffjax import data
+from ffjax.data import cache, catalog, prepared, raw
 from ffjax.errors import UserError
 
 ARRAYS = ("train_images", "train_labels", "test_images", "test_labels")
@@ -69,7 +70,7 @@ def test_fashion_mini_needs_no_jax_no_tensorflow_no_network_and_no_cache(tmp_pat
         "from ffjax import data; data.load('fashion_mini')\n"
         "print({'jax', 'tensorflow', 'tensorflow_datasets'} & set(sys.modules))"
     )
-    root = pathlib.Path(data.__file__).parents[1]
+    root = pathlib.Path(data.__file__).parents[2]
     environment = {"HOME": str(tmp_path), "PYTHONPATH": str(root)}
     result = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True
@@ -97,7 +98,7 @@ def test_fashion_mini_is_part_of_fashion_mnist(tmp_path):
         pytest.skip(f"the files of Fashion-MNIST are not in {folder}")
     script = data._MINI.with_name("make_fashion_mini.py")
     output = tmp_path / "mini.npz"
-    root = pathlib.Path(data.__file__).parents[1]
+    root = pathlib.Path(data.__file__).parents[2]
     subprocess.run(
         [sys.executable, script, folder, output],
         check=True,
@@ -576,13 +577,13 @@ def test_a_full_disk_leaves_nothing_behind(moment, usps, cache_folder, monkeypat
 def test_processes_that_start_at_once_do_not_disturb_each_other(cache_folder):
     code = """
 import numpy as np
-from ffjax import cache, raw
+from ffjax.data import cache, raw
 arrays = raw.Arrays(*[np.full((500, 784), i, np.uint8) for i in range(4)])
 for _ in range(20):
     cache.write("shared", arrays, {"verified": True})
     assert cache.read("shared") is not None, "seen half-written"
 """
-    root = pathlib.Path(data.__file__).parents[1]
+    root = pathlib.Path(data.__file__).parents[2]
     environment = {cache.VARIABLE: str(cache_folder), "PYTHONPATH": str(root)}
     command = [sys.executable, "-c", code]
     running = [subprocess.Popen(command, env=environment) for _ in range(3)]

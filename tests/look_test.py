@@ -12,7 +12,7 @@ from ffjax import data
 
 
 def look(folder: pathlib.Path, *flags: str) -> subprocess.CompletedProcess[str]:
-    root = pathlib.Path(data.__file__).parents[1]
+    root = pathlib.Path(data.__file__).parents[2]
     return subprocess.run(
         [sys.executable, "-W", "error", "-m", "ffjax.data", *flags],
         cwd=folder,
@@ -83,7 +83,7 @@ def test_odd_shapes_are_drawn_too(shape, tmp_path):
 def test_mistakes_give_one_line(flags, part, tmp_path):
     result = look(tmp_path, *flags)
     assert result.returncode == 2
-    assert result.stderr.startswith("error: ")
+    assert result.stderr.startswith("ffjax: ")
     assert result.stderr.count("\n") == 1
     assert part in result.stderr
     assert list(tmp_path.iterdir()) == []

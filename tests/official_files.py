@@ -12,7 +12,7 @@ import zipfile
 import numpy as np
 import scipy.io
 
-from ffjax import raw
+from ffjax.data import raw
 
 SHARED = pathlib.Path(__file__).parents[2] / "shared" / "data"
 

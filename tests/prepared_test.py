@@ -4,7 +4,7 @@ import numpy as np
 import official_files
 import pytest
 
-from ffjax import prepared
+from ffjax.data import prepared
 from ffjax.errors import UserError
 
 

@@ -9,7 +9,7 @@ import official_files
 import pytest
 import scipy.io
 
-from ffjax import catalog, raw
+from ffjax.data import catalog, raw
 from ffjax.errors import UserError
 
 LAYOUTS = [

@@ -14,8 +14,9 @@ import pytest
 import records
 import rich.console
 
-from ffjax import cells, claims, contents, export, paper, report, results, tables, views
+from ffjax import paper, report, results
 from ffjax.errors import UserError
+from ffjax.report import cells, claims, contents, export, tables, views
 
 EVIL = "mine:<script>alert(1)</script>"
 

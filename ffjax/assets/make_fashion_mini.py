@@ -11,7 +11,7 @@ import sys
 
 import numpy as np
 
-from ffjax import raw
+from ffjax.data import raw
 
 _TRAIN_PER_CLASS = 600
 _TEST_PER_CLASS = 200

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from absl import logging
 
-from ffjax import cache, catalog, npz, prepared, raw
+from ffjax.data import cache, catalog, npz, prepared, raw
 from ffjax.errors import UserError
 
 
@@ -48,7 +48,7 @@ DATASETS = catalog.DATASETS
 
 _CACHE_VERSION = 1  # raise it when decoding or the order changes
 _BLOCK = 2**18  # pixels handled at once, so that what is made on the way stays small
-_MINI = pathlib.Path(__file__).parent / "assets" / "fashion_mini.npz"
+_MINI = pathlib.Path(__file__).parents[1] / "assets" / "fashion_mini.npz"
 _MINI_SHA256 = "a5fdc29cbc275e52834f77cf5e82961e1d4d542bb66ddf9b8b3fd861220cdfc3"
 
 
@@ -360,12 +360,3 @@ def _normalise(
         else:
             result[start : start + _BLOCK] = (block - mean) / std
     return result.reshape(len(images), math.prod(images.shape[1:]))
-
-
-if __name__ == "__main__":
-    from absl import flags
-
-    from ffjax import look
-
-    flags.adopt_module_key_flags(look)  # so that --help lists them
-    look.run()

@@ -13,8 +13,8 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ffjax import cells as cells_lib
 from ffjax import paper, results
+from ffjax.report import cells as cells_lib
 
 HOLDS = "holds"
 FAILS = "does not hold"

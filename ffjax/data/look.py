@@ -1,40 +1,15 @@
-"""A look at a dataset: ``python -m ffjax.data --dataset=NAME``.
+"""A look at a dataset: its facts as text, and a contact sheet of its images.
 
 Prints where the data came from, its sizes, classes and statistics, and draws ten
 training images of each class: one sees whether they are upright and labelled right.
 """
 
-import os
-import pathlib
-import sys
-import tempfile
-
 import numpy as np
-from absl import app, flags
 from PIL import Image, ImageDraw, ImageFont
 
 from ffjax import data
-from ffjax.errors import UserError
 
-_DATASET = flags.DEFINE_string(
-    "dataset",
-    "fashion_mini",
-    f"Which dataset: {', '.join(data.DATASETS)}, or the path of a .npz file with "
-    "train_images, train_labels, test_images and test_labels.",
-)
-_DATA_DIR = flags.DEFINE_string(
-    "data_dir",
-    "",
-    "A folder that holds prepared TFDS datasets, or the official files in a subfolder "
-    "named after the dataset. Empty: the usual folder of TFDS.",
-)
-_OUTPUT = flags.DEFINE_string(
-    "output",
-    "",
-    "The contact sheet to write. Empty: the dataset's name with .png, in this folder.",
-)
-
-_PER_CLASS = 10
+PER_CLASS = 10
 _CELL = 64  # pixels, at least, of an image on the sheet
 _GAP = 4
 _FONT_SIZE = 20
@@ -77,14 +52,14 @@ def draw(dataset: data.Dataset) -> Image.Image:
     margin = 5 * _GAP + int(max(font.getlength(name) for name in names))
     cell = (width * scale + _GAP, max(height * scale, _FONT_SIZE) + _GAP)
     sheet = Image.new(
-        "RGB", (margin + _PER_CLASS * cell[0], _GAP + len(names) * cell[1]), "white"
+        "RGB", (margin + PER_CLASS * cell[0], _GAP + len(names) * cell[1]), "white"
     )
     canvas = ImageDraw.Draw(sheet)
     for label, name in enumerate(names):
         top = _GAP + label * cell[1]
         middle = top + (cell[1] - _GAP) // 2
         canvas.text((2 * _GAP, middle), name, fill="black", font=font, anchor="lm")
-        rows = np.flatnonzero(dataset.train_labels == label)[:_PER_CLASS]
+        rows = np.flatnonzero(dataset.train_labels == label)[:PER_CLASS]
         for column, pixels in enumerate(_pixels(dataset, dataset.train_images[rows])):
             image = Image.fromarray(pixels.reshape(height, width, *pixels.shape[2:]))
             image = image.resize(
@@ -106,39 +81,3 @@ def _pixels(dataset: data.Dataset, images: np.ndarray) -> np.ndarray:
 
 def _numbers(values: tuple[float, ...]) -> str:
     return ", ".join(f"{value:.4f}" for value in values)
-
-
-def _save(sheet: Image.Image, path: pathlib.Path) -> None:
-    try:
-        handle, scratch = tempfile.mkstemp(dir=path.parent, suffix=".png")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                sheet.save(file, "PNG")
-            os.chmod(scratch, 0o644)
-            os.replace(scratch, path)
-        except BaseException:
-            pathlib.Path(scratch).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise UserError(
-            f"output={str(path)!r}: cannot be written ({error.strerror})"
-        ) from None
-
-
-def _main(argv: list[str]) -> None:
-    try:
-        if argv[1:]:
-            raise UserError(f"{argv[1]!r}: not a flag; try --help")
-        dataset = data.load(_DATASET.value, data_dir=_DATA_DIR.value)
-        print(describe(dataset))
-        path = pathlib.Path(_OUTPUT.value or f"{pathlib.Path(dataset.name).stem}.png")
-        _save(draw(dataset), path)
-        print(f"{_PER_CLASS} training images of each class: {path}")
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
-
-
-def run() -> None:
-    """The command."""
-    app.run(_main)

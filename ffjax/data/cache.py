@@ -10,13 +10,13 @@ import hashlib
 import json
 import os
 import pathlib
-import tempfile
 from typing import Any
 
 import numpy as np
 from absl import logging
 
-from ffjax import raw
+from ffjax import files
+from ffjax.data import raw
 from ffjax.errors import UserError
 
 VARIABLE = "FFJAX_CACHE_DIR"
@@ -65,7 +65,7 @@ def write(entry: str, arrays: raw.Arrays, facts: dict[str, Any]) -> None:
         metadata={"facts": json.dumps({**facts, "sha256": _checksum(arrays)})},
     )
     try:
-        _write_bytes(path, content)
+        files.write_bytes(path, content)
     except OSError as error:
         message = f"{path}: cannot write the cache ({error.strerror})"
         if os.environ.get(VARIABLE):
@@ -78,21 +78,6 @@ def write(entry: str, arrays: raw.Arrays, facts: dict[str, Any]) -> None:
 
 def _path(entry: str) -> pathlib.Path:
     return folder() / f"{entry}.safetensors"
-
-
-def _write_bytes(path: pathlib.Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, scratch = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(scratch, 0o644)  # mkstemp's 0600 would hide a shared cache
-        os.replace(scratch, path)
-    except BaseException:
-        pathlib.Path(scratch).unlink(missing_ok=True)
-        raise
 
 
 def _checksum(arrays: raw.Arrays) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ffjax import raw
+from ffjax.data import raw
 from ffjax.errors import UserError
 
 _BLOCK = 1000  # records read at once; ten times faster than one by one
@@ -68,13 +68,13 @@ def prepare(name: str, data_dir: pathlib.Path, *, manual_dir: str = "") -> pathl
     """Downloads and prepares a dataset through TFDS; returns its folder.
 
     Args:
-      name: A dataset that TFDS has or that ffjax.builders adds.
+      name: A dataset that TFDS has or that ffjax.data.builders adds.
       data_dir: Where prepared datasets live.
       manual_dir: A folder with the official files, which are then not downloaded.
     """
     import tensorflow_datasets as tfds
 
-    from ffjax import builders  # noqa: F401  (adds ours to those of TFDS)
+    from ffjax.data import builders  # noqa: F401  (adds ours to those of TFDS)
 
     builder = tfds.builder(name, data_dir=data_dir, file_format="array_record")
     if not manual_dir:

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ffjax import cells as cells_lib
-from ffjax import claims, paper, tables
-from ffjax import contents as contents_lib
+from ffjax import paper
+from ffjax.report import cells as cells_lib
+from ffjax.report import claims, tables
+from ffjax.report import contents as contents_lib
 
 
 def texts(contents: contents_lib.Contents) -> dict[str, str]:

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ffjax import catalog
+from ffjax.data import catalog
 from ffjax.errors import UserError
 
 

@@ -6,7 +6,7 @@ import zlib
 
 import numpy as np
 
-from ffjax import raw
+from ffjax.data import raw
 from ffjax.errors import UserError
 
 

@@ -15,7 +15,7 @@ import tensorflow_datasets as tfds
 from tensorflow_datasets.core.download import checksums
 from tensorflow_datasets.core.utils import Size
 
-from ffjax import catalog, raw
+from ffjax.data import catalog, raw
 
 
 class _Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):

@@ -8,8 +8,9 @@ and floor (where the y axis is cut, or None). Nothing here imports jax.
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ffjax import cells as cells_lib
-from ffjax import paper, results, tables
+from ffjax import paper, results
+from ffjax.report import cells as cells_lib
+from ffjax.report import tables
 
 Cell = cells_lib.Cell
 

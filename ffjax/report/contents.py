@@ -7,9 +7,10 @@ import pathlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ffjax import cells as cells_lib
-from ffjax import claims, results, tables
+from ffjax import results
 from ffjax.errors import UserError
+from ffjax.report import cells as cells_lib
+from ffjax.report import claims, tables
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,21 +15,20 @@ import json
 import os
 import pathlib
 import re
-import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jinja2
 import markupsafe
-from absl import app, flags
 from rich import table as rich_table
 from rich import text as rich_text
 
-from ffjax import cells as cells_lib
-from ffjax import claims, export, paper, results, tables
-from ffjax import contents as contents_lib
-from ffjax import views as views_lib
+from ffjax import files, paper, results
 from ffjax.errors import UserError
+from ffjax.report import cells as cells_lib
+from ffjax.report import claims, export, tables
+from ffjax.report import contents as contents_lib
+from ffjax.report import views as views_lib
 
 _TEMPLATES = pathlib.Path(__file__).parent / "templates"
 
@@ -45,15 +44,16 @@ def write(workdir: str | os.PathLike[str], *, figures: bool = True) -> pathlib.P
     Raises:
       UserError: the workdir holds no results, or cannot be written.
     """
-    return _write(contents_lib.read(workdir), workdir, figures=figures)
+    return write_contents(contents_lib.read(workdir), workdir, figures=figures)
 
 
-def _write(
+def write_contents(
     contents: contents_lib.Contents,
     workdir: str | os.PathLike[str],
     *,
-    figures: bool,
+    figures: bool = True,
 ) -> pathlib.Path:
+    """``write`` for a workdir that has been read."""
     folder = pathlib.Path(workdir) / "report"
     try:
         return _write_files(contents, folder, figures=figures)
@@ -71,15 +71,15 @@ def _write_files(
     extra: list[str] = []
     if figures:
         for name, text in export.texts(contents).items():
-            results.write_bytes(folder / name, _encoded(text))
+            files.write_bytes(folder / name, _encoded(text))
             extra.append(name)
-        from ffjax import figures as figures_lib  # matplotlib takes its time
+        from ffjax.report import figures as figures_lib  # matplotlib takes its time
 
         labels = {one: contents.texts[one] for one in views}
         extra += figures_lib.write(folder / "figures", views, labels)
     path = folder / "index.html"
     page = _page(contents, views, live=not figures, extra=extra)
-    results.write_bytes(path, _encoded(page))
+    files.write_bytes(path, _encoded(page))
     return path
 
 
@@ -344,29 +344,3 @@ def summary_table(records: Iterable[results.Record]) -> rich_table.Table:
             # Text, not str: a name with brackets must not be read as markup.
             table.add_row(*(rich_text.Text(text) for text in texts_of_line))
     return table
-
-
-def main(argv: Sequence[str]) -> None:
-    """Writes the report of --workdir and says where it is."""
-    try:
-        if len(argv) > 1:
-            raise UserError(f"{argv[1]!r}: not a flag; write --workdir=DIR")
-        workdir = flags.FLAGS.workdir
-        if not workdir:
-            raise UserError("--workdir is missing; write --workdir=DIR")
-        contents = contents_lib.read(workdir)
-        for problem in contents.problems:
-            print(f"ffjax: warning: {problem}", file=sys.stderr)
-        path = _write(contents, workdir, figures=True)
-    except UserError as error:
-        print(f"ffjax: {error}", file=sys.stderr)
-        sys.exit(2)
-    print(path)
-
-
-if __name__ == "__main__":
-    # Defined here alone, so that another command may have a flag of the same name.
-    flags.DEFINE_string(
-        "workdir", None, "The folder of a grid, as given to ffjax.main --workdir."
-    )
-    app.run(main)

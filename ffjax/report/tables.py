@@ -5,8 +5,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ffjax import cells as cells_lib
 from ffjax import paper
+from ffjax.report import cells as cells_lib
 
 Cell = cells_lib.Cell
 

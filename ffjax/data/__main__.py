@@ -1,0 +1,58 @@
+"""Shows a dataset: prints its facts and draws ten training images of each class.
+
+python -m ffjax.data [--dataset=NAME] [--data_dir=DIR] [--output=FILE.png]
+"""
+
+import io
+import pathlib
+
+from absl import flags
+
+from ffjax import commandline, data, files
+from ffjax.data import look
+from ffjax.errors import UserError
+
+
+def define_flags(argv: list[str]) -> None:
+    """The flags of this command."""
+    del argv
+    flags.DEFINE_string(
+        "dataset",
+        "fashion_mini",
+        f"Which dataset: {', '.join(data.DATASETS)}, or the path of a .npz file with "
+        "train_images, train_labels, test_images and test_labels.",
+    )
+    flags.DEFINE_string(
+        "data_dir",
+        "",
+        "A folder that holds prepared TFDS datasets, or the official files in a "
+        "subfolder named after the dataset. Empty: the usual folder of TFDS.",
+    )
+    flags.DEFINE_string(
+        "output",
+        "",
+        "The contact sheet to write. Empty: the dataset's name with .png, in this "
+        "folder.",
+    )
+
+
+def main() -> int:
+    """Prints the facts and writes the sheet."""
+    values = flags.FLAGS
+    dataset = data.load(values.dataset, data_dir=values.data_dir)
+    print(look.describe(dataset))
+    path = pathlib.Path(values.output or f"{pathlib.Path(dataset.name).stem}.png")
+    content = io.BytesIO()
+    look.draw(dataset).save(content, "PNG")
+    try:
+        files.write_bytes(path, content.getvalue(), make_folder=False)
+    except OSError as error:
+        raise UserError(
+            f"output={str(path)!r}: cannot be written ({error.strerror})"
+        ) from None
+    print(f"{look.PER_CLASS} training images of each class: {path}")
+    return 0
+
+
+if __name__ == "__main__":
+    commandline.run(main, define_flags)

@@ -1,0 +1,29 @@
+"""Files that are whole or not there at all."""
+
+import os
+import pathlib
+import tempfile
+
+
+def write_bytes(
+    path: pathlib.Path, content: bytes, *, make_folder: bool = True
+) -> None:
+    """Writes a file beside ``path``, then renames it."""
+    if make_folder:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    handle, scratch = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(scratch, 0o644)  # mkstemp's 0600 would hide results from a group
+        os.replace(scratch, path)
+    except BaseException:
+        pathlib.Path(scratch).unlink(missing_ok=True)
+        raise
+
+
+def write_text(path: pathlib.Path, text: str) -> None:
+    """``write_bytes`` for text."""
+    write_bytes(path, text.encode("utf-8"))
