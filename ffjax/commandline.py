@@ -1,5 +1,6 @@
 """What the commands share: flags are read, and mistakes are told in one line each."""
 
+import os
 import pathlib
 import re
 import sys
@@ -8,6 +9,8 @@ from collections.abc import Callable
 from absl import app, flags
 
 from ffjax.errors import UserError
+
+INTERRUPTED = 130  # the exit code of shells for Ctrl-C
 
 
 def run(main: Callable[[], int], define_flags: Callable[[list[str]], None]) -> None:
@@ -33,9 +36,14 @@ def run(main: Callable[[], int], define_flags: Callable[[list[str]], None]) -> N
     def call(argv: list[str]) -> int:
         del argv  # parse has seen that nothing is left
         try:
-            return main()
+            code = main()
         except UserError as error:
             return complain(str(error))
+        if code == INTERRUPTED:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)  # an orderly end would wait for the epoch that is running
+        return code
 
     app.run(call, flags_parser=parse)
 

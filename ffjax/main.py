@@ -38,6 +38,7 @@ def main() -> int:
         return 0
     path, _, section = config_flags.get_config_filename(flag).partition(":")
     name = "-".join(filter(None, (pathlib.Path(path).stem, section)))
+    runner.use_compilation_cache()
     return runner.run(
         cells,
         values.workdir or f"runs/{name}",
