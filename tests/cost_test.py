@@ -1,0 +1,62 @@
+import re
+
+import numpy as np
+import pytest
+
+from ffjax import config, cost
+
+
+def _flops(**fields):
+    return cost.flops(config.make_spec(**fields))
+
+
+def test_products_of_a_small_run_counted_by_hand():
+    fields = {"dataset": "mnist", "num_layers": 2, "width": 100, "epochs": 3}
+    first, later = 784 * 100, 100 * 100
+    # ffcl: a layer's inputs serve both labels in training and all labels afterwards.
+    steps = 60_000 * 3 * 4 * (first + later)
+    looks = 70_000 * 2 * (first + later)
+    assert _flops(pathway="ffcl", **fields) == steps + looks
+    # standard: above the first layer, two kinds of inputs in training, ten afterwards.
+    steps = 60_000 * 3 * 4 * (first + 2 * later)
+    looks = 70_000 * 2 * (first + 10 * later)
+    assert _flops(pathway="standard", **fields) == steps + looks
+
+
+def test_limits_count():
+    few = _flops(dataset="mnist", train_limit=6000, test_limit=1000)
+    assert few == pytest.approx(_flops(dataset="mnist") / 10)
+    assert _flops(valid_fraction=0.5) < 0.51 * _flops()
+
+
+def test_the_papers_run_takes_the_papers_time():
+    spec = config.make_spec(dataset="mnist", pathway="standard", goodness="sos")
+    assert cost.a100_seconds(spec) == pytest.approx(45.0)
+
+
+def test_own_data(tmp_path):
+    path = tmp_path / "mine.npz"
+    images = np.zeros((30, 4, 5), np.uint8)
+    images[::2] = 255
+    labels = np.arange(30) % 3
+    np.savez(
+        path,
+        train_images=images,
+        train_labels=labels,
+        test_images=images[:6],
+        test_labels=labels[:6],
+    )
+    fields = {"num_layers": 1, "width": 7, "epochs": 1, "batch_size": 10}
+    assert _flops(dataset=str(path), **fields) == 20 * 7 * (30 * 4 + 36 * 2)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "expected"), [((42,), "1 cell, 1 run: "), ((1, 2), "1 cell, 2 runs: ")]
+)
+def test_description(seeds, expected):
+    fields = config.default()
+    fields.seeds = seeds
+    text = cost.describe(config.expand(fields))
+    assert text.startswith(expected)
+    assert re.search(r"about [\d.]+ GPU-\w+ on one A100, or [\d.]+ \w+ on 2", text)
+    assert "\n" not in text

@@ -1,0 +1,489 @@
+import dataclasses
+import json
+import os
+import signal
+import threading
+import time
+
+import jax
+import numpy as np
+import pytest
+
+import ffjax
+from ffjax import config, data, lease, partial, report, results, runner, train
+from ffjax.errors import UserError
+
+_SMALL = {
+    "dataset": "fashion_mini",
+    "num_layers": 2,
+    "width": 8,
+    "epochs": 2,
+    "batch_size": 50,
+    "train_limit": 100,
+    "test_limit": 50,
+}
+_CHANGING = ("time", "finished", "commit")
+
+
+def _cells(seeds=(42,), **axes):
+    return [
+        config.expand(_fields(**fields, seeds=seeds))[0]
+        for fields in config.product(**axes)
+    ]
+
+
+def _fields(**fields):
+    made = config.default()
+    made.update({**_SMALL, **fields})
+    return made
+
+
+def _records(workdir):
+    found, problems = results.read_all(workdir)
+    assert not problems
+    return {(record["cell"], record["seed"]): record for record in found}
+
+
+def _lasting(record):
+    return {key: value for key, value in record.items() if key not in _CHANGING}
+
+
+@pytest.fixture(autouse=True)
+def drawn(monkeypatch, tmp_path):
+    """Reports are not drawn here; what would have been is listed."""
+    calls = []
+
+    def write(workdir, *, figures=True):
+        calls.append(figures)
+        return tmp_path / "index.html"
+
+    monkeypatch.setattr(report, "write", write)
+    return calls
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """Training replaced by something quick; the runs that were asked for are listed."""
+    calls = []
+
+    def fake(spec, seed, dataset, *, kept=None, on_epochs=None):
+        calls.append((spec.goodness, seed))
+        return {
+            "status": "ok",
+            "accuracy": 50.0 + seed / 10,
+            "accuracy_layers": [50.0, 40.0],
+            "accuracy_concat": 45.0,
+            "confusion": [[1, 0], [0, 1]],
+            "losses": [[1.0, 0.5], [1.0, 0.5]],
+            "time": {"compile_s": 0.0, "train_s": 0.1, "eval_s": 0.0},
+            "train_size": len(dataset.train_labels),
+            "test_size": len(dataset.test_labels),
+        }
+
+    monkeypatch.setattr(runner, "train_and_evaluate", fake)
+    return calls
+
+
+def _replace_training(monkeypatch, change):
+    """Calls ``change(spec, seed)`` before what training is now."""
+    before = runner.train_and_evaluate
+
+    def changed(spec, seed, dataset, **rest):
+        change(spec, seed)
+        return before(spec, seed, dataset, **rest)
+
+    monkeypatch.setattr(runner, "train_and_evaluate", changed)
+
+
+# Order.
+
+
+def test_runs_that_share_a_dataset_and_a_program_are_adjacent():
+    cells = _cells(
+        seeds=(42, 43),
+        learning_rate=(1e-3, 1e-2),
+        goodness=("sos", "burstiness"),
+        dataset=("mnist", "usps"),
+    )
+    runs = runner.ordered(cells)
+    assert len(runs) == 16
+    assert len({run.name for run in runs}) == 16
+    datasets = [run.spec.dataset for run in runs]
+    assert datasets == ["mnist"] * 8 + ["usps"] * 8
+    assert [run.spec.goodness for run in runs[:8]] == ["sos"] * 4 + ["burstiness"] * 4
+
+
+# Done, skipped, shared.
+
+
+def test_all_runs_get_a_record_and_a_second_start_runs_nothing(
+    tmp_path, trained, drawn, capsys
+):
+    cells = _cells(seeds=(42, 43), goodness=("sos", "burstiness"))
+    assert runner.run(cells, str(tmp_path)) == 0
+    assert len(trained) == len(_records(tmp_path)) == 4
+    assert drawn == [True]
+    trained.clear()
+    capsys.readouterr()
+    assert runner.run(cells, str(tmp_path)) == 0
+    assert trained == []
+    assert "nothing was run" in capsys.readouterr().out
+    assert list((tmp_path / "claims").iterdir()) == []
+
+
+def test_a_finished_single_run_says_so(tmp_path, trained, capsys):
+    cells = _cells(goodness=("sos",))
+    assert runner.run(cells, str(tmp_path)) == 0
+    first = capsys.readouterr().out
+    assert "54.20 %" in first
+    assert "what to try next" in first
+    assert "done before" not in first
+    assert runner.run(cells, str(tmp_path)) == 0
+    second = capsys.readouterr().out
+    assert "this run was done before; to run it again" in second
+    assert "54.20 %" in second
+    assert len(trained) == 1
+
+
+def test_only_missing_runs_are_run(tmp_path, trained):
+    assert runner.run(_cells(goodness=("sos",)), str(tmp_path)) == 0
+    runner.run(_cells(seeds=(42, 43), goodness=("sos",)), str(tmp_path))
+    assert trained == [("sos", 42), ("sos", 43)]
+
+
+def test_the_report_is_drawn_while_a_grid_runs(tmp_path, trained, drawn, monkeypatch):
+    monkeypatch.setattr(runner, "_REPORT_SECONDS", 0.0)
+    runner.run(_cells(goodness=("sos", "burstiness")), str(tmp_path))
+    assert False in drawn
+    assert drawn[-1] is True
+
+
+def test_waits_for_another_process_and_takes_its_record(
+    tmp_path, trained, monkeypatch, capsys
+):
+    monkeypatch.setattr(runner, "_POLL_SECONDS", 0.01)
+    done, here = tmp_path / "done", tmp_path / "here"
+    cells = _cells(goodness=("sos", "burstiness"))
+    runner.run(cells, str(done))
+    trained.clear()
+    (theirs,) = [cell for cell in cells if cell.spec.goodness == "sos"]
+    claim = here / "claims" / f"{theirs.id}-seed42.1"
+    claim.parent.mkdir(parents=True)
+    claim.write_text(json.dumps({"host": "other", "system": "x", "pid": 7}))
+
+    def finish():
+        while not trained:  # first the runner does what is free
+            time.sleep(0.01)
+        time.sleep(0.1)
+        results.write(here, _records(done)[theirs.id, 42])
+        claim.unlink()
+
+    thread = threading.Thread(target=finish)
+    thread.start()
+    assert runner.run(cells, str(here)) == 0
+    thread.join()
+    assert trained == [("burstiness", 42)]
+    assert len(_records(here)) == 2
+    assert "waiting for 1 run done by process 7 on other" in capsys.readouterr().out
+
+
+def test_a_record_that_appears_with_the_claim_is_not_run_again(
+    tmp_path, trained, monkeypatch
+):
+    cells = _cells(goodness=("sos",))
+    runner.run(cells, str(tmp_path / "done"))
+    (record,) = _records(tmp_path / "done").values()
+    acquire = lease.Claims.acquire
+
+    def late(self, name):
+        results.write(tmp_path / "here", record)
+        return acquire(self, name)
+
+    monkeypatch.setattr(lease.Claims, "acquire", late)
+    assert runner.run(cells, str(tmp_path / "here")) == 0
+    assert len(trained) == 1
+
+
+def test_a_process_that_lost_its_claim_leaves_the_record_to_the_new_owner(
+    tmp_path, trained, monkeypatch
+):
+    monkeypatch.setattr(runner, "_POLL_SECONDS", 0.01)
+    cells = _cells(goodness=("sos",))
+    claim = tmp_path / "claims" / f"{cells[0].id}-seed42.2"
+
+    def lose(spec, seed):
+        if len(trained) == 0:
+            claim.write_text(json.dumps({"host": "other", "system": "x", "pid": 7}))
+            threading.Timer(0.2, claim.unlink).start()
+
+    _replace_training(monkeypatch, lose)
+    assert runner.run(cells, str(tmp_path)) == 0
+    # The new owner let go without a record, so the run was done here after all.
+    assert len(trained) == 2
+    assert len(_records(tmp_path)) == 1
+
+
+# Failures.
+
+
+def test_one_failing_run_is_recorded_and_the_rest_go_on(
+    tmp_path, trained, monkeypatch, capsys
+):
+    cells = _cells(goodness=("sos", "burstiness", "topk"))
+    with monkeypatch.context() as patch:
+
+        def fail(spec, seed):
+            if spec.goodness == "burstiness":
+                raise MemoryError("RESOURCE_EXHAUSTED: out of memory")
+
+        _replace_training(patch, fail)
+        assert runner.run(cells, str(tmp_path)) == 1
+    assert trained == [("sos", 42), ("topk", 42)]
+    (path,) = (tmp_path / "failures").iterdir()
+    failure = json.loads(path.read_text())
+    assert failure["error"] == "MemoryError: RESOURCE_EXHAUSTED: out of memory"
+    assert failure["cell"] == cells[1].id
+    assert failure["seed"] == 42
+    assert failure["spec"] == dataclasses.asdict(cells[1].spec)
+    last_lines = capsys.readouterr().out.splitlines()[-2:]
+    assert "RESOURCE_EXHAUSTED" in last_lines[0]
+    assert last_lines[1].startswith("1 run failed, see ")
+    assert runner.run(cells, str(tmp_path)) == 0
+    assert trained[-1] == ("burstiness", 42)
+    assert not path.exists()
+
+
+def test_a_missing_dataset_fails_its_runs_and_the_others_go_on(tmp_path, trained):
+    cells = _cells(dataset=("usps", "fashion_mini"), goodness=("sos", "topk"))
+    assert runner.run(cells, str(tmp_path), data_dir=str(tmp_path / "none")) == 1
+    assert len(trained) == 2
+    assert len(list((tmp_path / "failures").iterdir())) == 2
+
+
+def test_a_missing_dataset_that_all_runs_need_is_told_at_once(tmp_path, trained):
+    cells = _cells(dataset=("usps",), goodness=("sos", "topk"))
+    with pytest.raises(UserError, match="data_dir"):
+        runner.run(cells, str(tmp_path), data_dir=str(tmp_path / "none"))
+    assert list((tmp_path / "claims").iterdir()) == []
+
+
+def test_a_batch_larger_than_the_data(tmp_path):
+    cells = _cells(batch_size=(6001,), train_limit=(0,))
+    with pytest.raises(UserError, match="batch_size=6001"):
+        runner.run(cells, str(tmp_path))
+
+
+@pytest.mark.parametrize("how", ["ctrl-c", "sigterm"])
+def test_an_interruption_says_how_to_go_on(tmp_path, trained, monkeypatch, capsys, how):
+    def interrupt(spec, seed):
+        if trained:
+            number = signal.SIGINT if how == "ctrl-c" else signal.SIGTERM
+            os.kill(os.getpid(), number)
+            time.sleep(5)
+
+    _replace_training(monkeypatch, interrupt)
+    cells = _cells(goodness=("sos", "topk"))
+    arguments = ["--config=my file.py", "--workdir=w"]
+    before = signal.getsignal(signal.SIGTERM)
+    assert runner.run(cells, str(tmp_path), arguments=arguments) == 130
+    out = capsys.readouterr().out
+    assert out.endswith("  python -m ffjax.main '--config=my file.py' --workdir=w\n")
+    assert "stopped: 1 run done" in out
+    assert list((tmp_path / "claims").iterdir()) == []
+    assert not (tmp_path / "failures").exists()
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+# Workdirs with something in them.
+
+
+def _damage_cut(path):
+    path.write_text(path.read_text()[:100])
+
+
+def _damage_other_spec(path):
+    record = json.loads(path.read_text())
+    record["spec"]["epochs"] = 60
+    path.write_text(json.dumps(record))
+
+
+def _damage_garbage(path):
+    path.write_bytes(b"\xff\x00 no record")
+
+
+@pytest.mark.parametrize("damage", [_damage_cut, _damage_other_spec, _damage_garbage])
+def test_a_broken_record_is_told_kept_and_run_again(tmp_path, trained, capsys, damage):
+    cells = _cells(goodness=("sos", "topk"))
+    runner.run(cells, str(tmp_path))
+    whole = _records(tmp_path)
+    path = results.record_path(tmp_path, cells[0].id, 42)
+    damage(path)
+    content = path.read_bytes()
+    capsys.readouterr()
+    assert runner.run(cells, str(tmp_path)) == 0
+    assert trained == [("sos", 42), ("topk", 42), ("sos", 42)]
+    assert capsys.readouterr().out.count(str(path)) == 2  # itself, and its new name
+    assert path.with_name(f"{path.name}.broken").read_bytes() == content
+    again = _records(tmp_path)
+    assert {key: _lasting(record) for key, record in again.items()} == {
+        key: _lasting(record) for key, record in whole.items()
+    }
+
+
+def test_records_of_another_version_count_and_are_told(tmp_path, trained, capsys):
+    cells = _cells(goodness=("sos",))
+    runner.run(cells, str(tmp_path))
+    path = results.record_path(tmp_path, cells[0].id, 42)
+    record = json.loads(path.read_text())
+    record["versions"]["ffjax"] = "0.0.1"
+    del record["spec"]["valid_fraction"]  # a field that came later
+    path.write_text(json.dumps(record))
+    assert runner.run(cells, str(tmp_path)) == 0
+    assert len(trained) == 1
+    said = f"1 record of ffjax 0.0.1 (this is {ffjax.__version__}) taken as done"
+    assert said in capsys.readouterr().out
+
+
+def test_foreign_files_are_left_alone(tmp_path, trained):
+    for name in ("results/notes.json", "claims/notes", "partial/x", "failures/y.json"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True)
+        path.write_text("garbage")
+    assert runner.run(_cells(goodness=("sos", "topk")), str(tmp_path)) == 0
+    assert (tmp_path / "results" / "notes.json").read_text() == "garbage"
+    assert (tmp_path / "failures" / "y.json").read_text() == "garbage"
+
+
+@pytest.mark.parametrize("name", ["", "results", "claims"])
+def test_a_workdir_that_cannot_be_written(tmp_path, trained, name):
+    workdir = tmp_path / "w"
+    if name:
+        workdir.mkdir()
+    (workdir / name).write_text("a file, where a folder should be")
+    with pytest.raises(UserError, match="cannot write there"):
+        runner.run(_cells(goodness=("sos",)), str(workdir))
+    assert trained == []
+
+
+# Real training: resumed inside a run.
+
+
+@pytest.fixture(scope="module")
+def spec():
+    # Its goodness function has a state of its own that must survive, too.
+    fields = {**_SMALL, "goodness": "softmax_energy_margin", "pathway": "standard"}
+    return config.make_spec(**fields)
+
+
+@pytest.fixture(scope="module")
+def dataset():
+    return data.load("fashion_mini", train_limit=100, test_limit=50)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(spec, dataset):
+    return runner.train_and_evaluate(spec, 42, dataset)
+
+
+def _kept(folder, said=None, **identity):
+    said = [] if said is None else said
+    return partial.Layers(folder, "run", {"seed": 42, **identity}, said.append)
+
+
+def _interrupted(folder, spec, dataset, layers):
+    """Stores the first layers of the run, as if it was killed then."""
+    kept = _kept(folder)
+    save = kept.save
+
+    def save_and_stop(index, layer, *times):
+        save(index, layer, *times)
+        if index + 1 == layers:
+            raise KeyboardInterrupt
+
+    kept.save = save_and_stop
+    with pytest.raises(KeyboardInterrupt):
+        runner.train_and_evaluate(spec, 42, dataset, kept=kept)
+
+
+def _count_layers(monkeypatch):
+    trained, train_layer = [], train.train_layer
+
+    def counted(arch, index, *rest, **more):
+        trained.append(index)
+        return train_layer(arch, index, *rest, **more)
+
+    monkeypatch.setattr(train, "train_layer", counted)
+    return trained
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_a_resumed_run_is_bit_identical(
+    tmp_path, spec, dataset, undisturbed, monkeypatch, layers
+):
+    _interrupted(tmp_path, spec, dataset, layers)
+    trained, said = _count_layers(monkeypatch), []
+    outcome = runner.train_and_evaluate(spec, 42, dataset, kept=_kept(tmp_path, said))
+    assert trained == list(range(layers, spec.num_layers))
+    assert said == []
+    assert _lasting(outcome) == _lasting(undisturbed)
+    assert outcome["losses"] == undisturbed["losses"]
+    assert outcome["time"]["train_s"] > 0
+
+
+def test_the_state_of_the_goodness_function_is_kept(tmp_path, spec, dataset):
+    _interrupted(tmp_path, spec, dataset, 1)
+    (layer,), train_s, compile_s = _kept(tmp_path).load()
+    assert np.asarray(layer.goodness_state) != 0
+    assert layer.losses.shape == (spec.epochs,)
+    assert train_s > 0
+    assert compile_s >= 0
+
+
+def _cut(path):
+    path.write_bytes(path.read_bytes()[:-10])
+
+
+def _garble(path):
+    path.write_bytes(b"garbage")
+
+
+@pytest.mark.parametrize("damage", [_cut, _garble])
+def test_a_broken_layer_is_told_and_trained_again(
+    tmp_path, spec, dataset, undisturbed, monkeypatch, damage
+):
+    _interrupted(tmp_path, spec, dataset, 2)
+    damage(tmp_path / "partial" / "run" / "layer0.safetensors")
+    trained, said = _count_layers(monkeypatch), []
+    outcome = runner.train_and_evaluate(spec, 42, dataset, kept=_kept(tmp_path, said))
+    assert trained == [0, 1]
+    assert len(said) == 1
+    assert "layer0.safetensors: not used (" in said[0]
+    assert _lasting(outcome) == _lasting(undisturbed)
+
+
+def test_layers_of_another_run_are_not_used(tmp_path, spec, dataset):
+    _interrupted(tmp_path, spec, dataset, 1)
+    said = []
+    layers, *_ = _kept(tmp_path, said, data="changed").load()
+    assert layers == []
+    assert "of another run" in said[0]
+
+
+def test_a_run_leaves_a_record_and_no_layers(tmp_path, spec, undisturbed):
+    cell = config.Cell(config.cell_id(spec), spec, (42,))
+    assert runner.run([cell], str(tmp_path)) == 0
+    (record,) = _records(tmp_path).values()
+    assert record["accuracy"] == undisturbed["accuracy"]
+    assert record["losses"] == undisturbed["losses"]
+    assert record["device"] == jax.local_devices()[0].device_kind
+    assert list((tmp_path / "partial").iterdir()) == []
+
+
+def test_a_divergence_is_a_record(tmp_path, spec, capsys):
+    spec = dataclasses.replace(spec, threshold=3e38)  # their sum is infinite
+    cell = config.Cell(config.cell_id(spec), spec, (42,))
+    assert runner.run([cell], str(tmp_path)) == 0
+    (record,) = _records(tmp_path).values()
+    assert record["status"] == "diverged"
+    assert record["diverged_at"] == {"layer": 0, "epoch": 0}
+    assert "diverged in layer 1, epoch 1" in capsys.readouterr().out
