@@ -312,7 +312,7 @@ def suggest(display: Display, spec: Mapping[str, Any], workdir: str) -> None:
         f"{main} {other}": "another method",
         f"{main} --config=configs/grid.py:quick": "the paper's story in 3 minutes",
         f"{main} --config.dataset=mine.npz": "your own images; --help says more",
-        f"python -m ffjax.report --workdir={shlex.quote(workdir)}": "this result as a page",
+        f"python -m ffjax.report --workdir={shlex.quote(workdir)}": "this as a page",
     }
     width = max(map(len, lines))
     display.print("what to try next:")
