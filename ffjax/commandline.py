@@ -10,13 +10,12 @@ from absl import app, flags
 
 from ffjax.errors import UserError
 
-INTERRUPTED = 130  # the exit code of shells for Ctrl-C
-
 
 def run(main: Callable[[], int], define_flags: Callable[[list[str]], None]) -> None:
     """Runs a command: reads its flags, and exits with what ``main`` returns.
 
-    A user's mistake is one line on standard error and exit code 2; --help exits with 0.
+    A user's mistake is one line on standard error and exit code 2, Ctrl-C is exit code
+    130, and --help exits with 0.
     """
 
     def parse(argv: list[str]) -> list[str]:
@@ -36,14 +35,13 @@ def run(main: Callable[[], int], define_flags: Callable[[list[str]], None]) -> N
     def call(argv: list[str]) -> int:
         del argv  # parse has seen that nothing is left
         try:
-            code = main()
+            return main()
         except UserError as error:
             return complain(str(error))
-        if code == INTERRUPTED:
+        except KeyboardInterrupt:
             sys.stdout.flush()
             sys.stderr.flush()
-            os._exit(code)  # an orderly end would wait for the epoch that is running
-        return code
+            os._exit(130)  # an orderly end would wait for the epoch that is running
 
     app.run(call, flags_parser=parse)
 

@@ -27,7 +27,6 @@ import numpy as np
 
 import ffjax
 from ffjax import (
-    commandline,
     config,
     cost,
     data,
@@ -81,7 +80,10 @@ def run(
       arguments: of the command line, to say how to go on after an interruption.
 
     Returns:
-      The exit code: 0, or 1 if a run failed, or 130 if the user stopped it.
+      The exit code: 0, or 1 if a run failed.
+
+    Raises:
+      KeyboardInterrupt: after Ctrl-C or SIGTERM, when all is left in order.
     """
     results.prepare_workdir(workdir)
     runs = ordered(cells)
@@ -97,7 +99,7 @@ def run(
         except KeyboardInterrupt:
             stack.close()
             _say_how_to_go_on(display, worker, arguments)
-            return commandline.INTERRUPTED
+            raise
         claims.clear_void()
     _conclude(display, worker, workdir)
     return 1 if worker.failed else 0

@@ -285,7 +285,8 @@ def test_an_interruption_says_how_to_go_on(tmp_path, trained, monkeypatch, capsy
     cells = _cells(goodness=("sos", "topk"))
     arguments = ["--config=my file.py", "--workdir=w"]
     before = signal.getsignal(signal.SIGTERM)
-    assert runner.run(cells, str(tmp_path), arguments=arguments) == 130
+    with pytest.raises(KeyboardInterrupt):
+        runner.run(cells, str(tmp_path), arguments=arguments)
     out = capsys.readouterr().out
     assert out.endswith("  python -m ffjax.main '--config=my file.py' --workdir=w\n")
     assert "stopped: 1 run done" in out
