@@ -44,6 +44,7 @@ from ffjax.errors import UserError
 
 _POLL_SECONDS = 1.0  # between two looks at runs that other processes have
 _REPORT_SECONDS = 5.0  # between two drawings of the report while a grid runs
+_MAX_PROGRAMS = 16  # kept in memory; those of a 2-layer network take about 25 MB
 _MAX_LISTED = 30  # cells in the table at the end; the report has all of them
 
 
@@ -139,9 +140,7 @@ def ordered(cells: Iterable[config.Cell]) -> list[Run]:
     groups: dict[tuple, dict[config.RunSpec, list[Run]]] = {}
     for cell in cells:
         of_dataset = groups.setdefault(_dataset_key(cell.spec), {})
-        # These two are numbers to the compiled program, not a part of it.
-        program = dataclasses.replace(cell.spec, learning_rate=1.0, threshold=0.0)
-        of_program = of_dataset.setdefault(program, [])
+        of_program = of_dataset.setdefault(_program(cell.spec), [])
         of_program += [Run(cell, seed) for seed in cell.seeds]
     return [
         run
@@ -178,6 +177,7 @@ class _Worker:
         self._claims = claims
         self._told: set[str] = set()
         self._dataset: tuple[tuple, data.Dataset | UserError] | None = None
+        self._programs: set[config.RunSpec] = set()
         self._old_failures = {run for run in runs if self._failure_path(run).exists()}
         self._report_at = time.monotonic() + _REPORT_SECONDS
 
@@ -211,6 +211,7 @@ class _Worker:
         work = cost.cpu_seconds(spec)
         name = f"{run.cell.id} seed {run.seed}"
         self._display.start_run(name, spec.num_layers, spec.epochs, work)
+        self._limit_memory(spec)
         try:
             dataset = self._load(spec)
             network.check_batch_size(spec.batch_size, len(dataset.train_labels))
@@ -276,6 +277,15 @@ class _Worker:
         self.records.append(record)
         self._display.found_record(record, cost.cpu_seconds(run.spec), before)
         return True
+
+    def _limit_memory(self, spec: config.RunSpec) -> None:
+        """Forgets compiled programs now and then: a whole grid has thousands."""
+        if _program(spec) in self._programs:
+            return
+        if len(self._programs) == _MAX_PROGRAMS:
+            jax.clear_caches()
+            self._programs.clear()
+        self._programs.add(_program(spec))
 
     def _load(self, spec: config.RunSpec) -> data.Dataset:
         """The dataset of a run; only the last one is kept in memory."""
@@ -372,6 +382,12 @@ _DEFAULTS = {field.name: field.default for field in dataclasses.fields(config.Ru
 
 def _dataset_key(spec: config.RunSpec) -> tuple[str, int, int, float]:
     return spec.dataset, spec.train_limit, spec.test_limit, spec.valid_fraction
+
+
+def _program(spec: config.RunSpec) -> config.RunSpec:
+    """What runs of the same compiled programs have in common."""
+    # These two are numbers to the compiled programs, not a part of them.
+    return dataclasses.replace(spec, learning_rate=1.0, threshold=0.0)
 
 
 def _set_aside(path: pathlib.Path) -> pathlib.Path:

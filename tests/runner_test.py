@@ -488,3 +488,12 @@ def test_a_divergence_is_a_record(tmp_path, spec, capsys):
     assert record["status"] == "diverged"
     assert record["diverged_at"] == {"layer": 0, "epoch": 0}
     assert "diverged in layer 1, epoch 1" in capsys.readouterr().out
+
+
+def test_compiled_programs_do_not_pile_up(tmp_path, trained, monkeypatch):
+    cleared = []
+    monkeypatch.setattr(runner, "_MAX_PROGRAMS", 2)
+    monkeypatch.setattr(jax, "clear_caches", lambda: cleared.append(len(trained)))
+    cells = _cells(goodness=("sos", "topk", "variance", "burstiness"), seeds=(1, 2))
+    runner.run(cells, str(tmp_path))
+    assert cleared == [4]
