@@ -160,12 +160,15 @@ def quick():
         "dataset": ["fashion_mini"],
         "num_layers": [2],
         "width": [300],
-        "epochs": [20],
+        "epochs": [30],
         "batch_size": [100],
     }
+    baseline = {"pathway": ["standard"], "goodness": ["sos"], "activation": ["relu"]}
     goodness = ("sos", "topk", "entmax", "burstiness")
-    return config.product(goodness=goodness, pathway=PATHWAYS, **size) + (
-        config.product(goodness=["moment"], p=(3, 4, 6, 8), pathway=PATHWAYS, **size)
+    return (
+        config.product(**baseline, **size)
+        + config.product(goodness=goodness, pathway=PATHWAYS, **size)
+        + config.product(goodness=["moment"], p=(3, 4, 6, 8), pathway=PATHWAYS, **size)
     )
 
 

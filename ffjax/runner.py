@@ -338,9 +338,9 @@ class _Worker:
 
     def _wait_for(self, left: Sequence[Run]) -> None:
         owners = {self._claims.owner(run.name) for run in left} - {""}
-        by = f" by {', '.join(sorted(owners))}" if owners else ""
+        whose = f" of {', '.join(sorted(owners))}" if owners else ""
         self._display.wait_for(
-            f"waiting for {_count(len(left), 'run')} done{by}; taken over if that dies"
+            f"waiting for {_count(len(left), 'run')}{whose} (taken over if that dies)"
         )
         time.sleep(_POLL_SECONDS)
 
@@ -457,7 +457,8 @@ def _conclude(display: progress.Display, worker: _Worker, workdir: str) -> None:
     if display.is_grid:
         from ffjax import report
 
-        path = report.write(workdir)
+        with _store(workdir):
+            path = report.write(workdir)
         if worker.records:
             _print_table(display, worker.records)
         if not worker.num_new and not worker.failed:

@@ -184,7 +184,7 @@ def test_waits_for_another_process_and_takes_its_record(
     thread.join()
     assert trained == [("burstiness", 42)]
     assert len(_records(here)) == 2
-    assert "waiting for 1 run done by process 7 on other" in capsys.readouterr().out
+    assert "waiting for 1 run of process 7 on other (" in capsys.readouterr().out
 
 
 def test_a_record_that_appears_with_the_claim_is_not_run_again(
