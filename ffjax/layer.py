@@ -1,6 +1,6 @@
 """One Forward-Forward layer: dense, activation, norm gate, and where its label is."""
 
-import functools
+import math
 from collections.abc import Callable
 from typing import Literal
 
@@ -12,8 +12,15 @@ from ffjax import norm
 
 Activation = Callable[[jax.Array], jax.Array]
 
-# The exact GELU, with erf; jax.nn.gelu's default is the tanh approximation.
-_gelu = functools.partial(jax.nn.gelu, approximate=False)
+
+def _gelu(x: jax.Array) -> jax.Array:
+    """The exact GELU, x Phi(x), with erf as PyTorch has it.
+
+    jax.nn.gelu's default is the tanh approximation, and its exact form goes through
+    erfc, which costs several times as much on a CPU.
+    """
+    return 0.5 * x * (1 + jax.lax.erf(x * math.sqrt(0.5)))
+
 
 ACTIVATIONS: dict[str, Activation] = {
     "relu": jax.nn.relu,
@@ -52,27 +59,33 @@ class Layer(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array, label: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Activations of one candidate label.
+        """Activations under candidate labels.
 
         Args:
           x: inputs (..., D); (..., D + 1) if the label enters at the input.
-          label: integers (...).
+          label: integers (...), or (K, ...): K candidates for each input. What does not
+            depend on the label is computed once for all of them, and its gradient too.
 
         Returns:
-          What goes on to the next layer, and what goodness is measured on; both of
-          shape (..., width).
+          What goes on to the next layer, and what goodness is measured on: (..., W),
+          with K in front where it depends on the label.
         """
+        many = label.ndim == x.ndim
         if self.label_site == "input":
             x, amplitude = x[..., :-1], x[..., -1:]
             fan_in = x.shape[-1] + self.num_classes
-            before = self._dense(x, fan_in) + amplitude * self._shift(label, fan_in)
+            before = self._dense(x, fan_in)
+            if many:
+                before, amplitude = before[None], amplitude[None]
+            before = before + amplitude * self._shift(label, fan_in)
         else:
             before = self._dense(x, fan_in=x.shape[-1])
         h = ACTIVATIONS[self.activation](before)
         if self.norm_gate:
             h = gate(h)
         if self.label_site == "output":
-            return h, h + self._shift(label, fan_in=self.num_classes)
+            shift = self._shift(label, fan_in=self.num_classes)
+            return h, (h[None] if many else h) + shift
         return h, h
 
     def _dense(self, x: jax.Array, fan_in: int) -> jax.Array:
@@ -85,8 +98,10 @@ class Layer(nn.Module):
         shape = (self.num_classes, self.width)
         label_kernel = self.param("label_kernel", _uniform(fan_in), shape)
         # A product with one-hot rows, not a lookup: its gradient is a small product
-        # too, where a lookup's is a serial scatter.
-        return jax.nn.one_hot(label, self.num_classes) @ label_kernel
+        # too, where a lookup's is a serial scatter. Flat, because the gradient of a
+        # product with two leading axes is transposed in memory first.
+        rows = jax.nn.one_hot(label.reshape(-1), self.num_classes) @ label_kernel
+        return rows.reshape(*label.shape, self.width)
 
 
 def _uniform(fan_in: int) -> nn.initializers.Initializer:

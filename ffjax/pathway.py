@@ -84,37 +84,23 @@ def encode(arch: Architecture, images: jax.Array) -> jax.Array:
 
 
 def run_layer(
-    arch: Architecture, index: int, params: Params, x: jax.Array, label: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """One layer under one candidate label per example; see ``Layer.__call__``."""
-    outputs: Any = arch.layer(index).apply({"params": params}, x, label)
-    return outputs
-
-
-def activate(
     arch: Architecture, index: int, params: Params, x: jax.Array, labels: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """One layer under several candidate labels per example.
+    """One layer under candidate labels.
 
     Args:
       arch: the network.
       index: which layer.
       params: that layer's parameters.
-      x: inputs (B, D), shared by all labels, or (K, B, D), one for each.
-      labels: candidate labels (K, B).
+      x: inputs (..., D), or (K, ..., D) where they depend on the label already.
+      labels: candidate labels (...), or (K, ...) for K of them.
 
     Returns:
-      What goes on to the next layer: (B, W), or (K, B, W) where it depends on the
-      label; and what goodness is measured on: (K, B, W).
+      What goes on to the next layer, and what goodness is measured on: (..., W), or
+      (K, ..., W) where it depends on the label.
     """
-    # vmap over labels leaves products of shared inputs shared, and their gradients too:
-    # the labels' cotangents are summed before the one product with x.
-    shared = x.ndim == labels.ndim
-    return jax.vmap(
-        functools.partial(run_layer, arch, index, params),
-        in_axes=(None if shared else 0, 0),
-        out_axes=(0 if arch.carries_label else None, 0),
-    )(x, labels)
+    outputs: Any = arch.layer(index).apply({"params": params}, x, labels)
+    return outputs
 
 
 def propagate(
@@ -125,7 +111,7 @@ def propagate(
     They are constants to that layer: no gradient goes down through here.
     """
     for index, params in enumerate(lower):
-        features, _ = activate(arch, index, params, x, labels)
+        features, _ = run_layer(arch, index, params, x, labels)
         x = jax.lax.stop_gradient(norm.l2_normalise(features))
     return x
 
@@ -150,7 +136,7 @@ def advance(
     def one_example(x):
         # One label is enough where the features do not depend on it.
         candidates = labels if arch.carries_label else labels[:1]
-        features, _ = activate(arch, index, params, x, candidates)
+        features, _ = run_layer(arch, index, params, x, candidates)
         return norm.l2_normalise(features)
 
     return jax.lax.map(one_example, inputs, batch_size=chunk_size(arch))

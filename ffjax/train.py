@@ -81,7 +81,7 @@ def layer_loss(
       arch: the network.
       index: which layer.
     """
-    _, measured = pathway.activate(arch, index, params, x, labels)
+    _, measured = pathway.run_layer(arch, index, params, x, labels)
     positive, negative = arch.goodness(measured, goodness_state)
     loss = jnp.mean(jax.nn.softplus(threshold - positive)) + jnp.mean(
         jax.nn.softplus(negative - threshold)

@@ -143,7 +143,7 @@ def test_many_labels_equal_one_at_a_time(rng, name):
     x = pathway.encode(arch, jnp.asarray(rng.normal(size=(4, 12)), jnp.float32))
     params = init(arch.layer(0), x.shape[-1])
     labels = jnp.asarray(rng.integers(0, CLASSES, size=(5, 4)))
-    features, measured = pathway.activate(arch, 0, params, x, labels)
+    features, measured = pathway.run_layer(arch, 0, params, x, labels)
     assert features.shape == ((5, 4, 8) if name == "standard" else (4, 8))
     for row, found in zip(labels, measured, strict=True):
         single_features, single = pathway.run_layer(arch, 0, params, x, row)
