@@ -13,8 +13,8 @@ end report/index.html in the workdir has the paper's numbers beside the measured
 
 needs no data and about 3 minutes on 2 cores: a small network on the embedded part of
 Fashion-MNIST shows the paper's story. Sum-of-squares stays far behind with the label in
-the input (standard) and gains most from the label in every layer (ffcl); burstiness and
-the higher moments are ahead with both.
+the input (standard, below 50 %) and gains most from the label in every layer (ffcl,
+72 %); burstiness and the moments are ahead with both (83 to 86 %).
 """
 
 from ffjax import config
