@@ -19,6 +19,7 @@ Forward-Forward Goodness Functions".
 
 import dataclasses
 import difflib
+import functools
 import importlib
 import inspect
 import math
@@ -349,5 +350,23 @@ def _count(fraction: float, width: int) -> int:
     return min(max(5, math.floor(fraction * width + 1e-9)), width)
 
 
+@functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
 def _mean_of_largest(h: jax.Array, k: int) -> jax.Array:
     return jnp.mean(jax.lax.top_k(h, k)[0], axis=-1)
+
+
+@_mean_of_largest.defjvp
+def _mean_of_largest_jvp(k, primals, tangents):
+    """Weight 1/k for all above the k-th largest; those equal to it share the rest.
+
+    Comparing with the k-th largest is one pass over h, where the derivative of a sort
+    is a scatter. Ties are treated alike, which makes it the mean of all choices.
+    """
+    (h,), (dh,) = primals, tangents
+    largest = jax.lax.top_k(h, k)[0]
+    last = largest[..., -1:]
+    above, level = h > last, h == last
+    rest = k - jnp.sum(above, axis=-1, keepdims=True)
+    share = (rest / jnp.sum(level, axis=-1, keepdims=True)).astype(h.dtype)
+    weight = jnp.where(above, 1, jnp.where(level, share, 0)) / k
+    return jnp.mean(largest, axis=-1), jnp.sum(weight * dh, axis=-1)
