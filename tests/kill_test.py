@@ -70,10 +70,12 @@ def _kill_often(config, workdir, cache, kills, seconds, seed=0):
     for _ in range(kills):
         process = _start(config, workdir, cache)
         time.sleep(moments.uniform(0.5, seconds))
-        # A run that was done before the kill says nothing: it is counted apart.
-        killed.append(process.poll() is None)
+        # A kill tells most where it leaves something half done; both are counted.
+        is_alive = process.poll() is None
         process.kill()
         process.communicate()
+        left = [len(list(workdir.glob(p))) for p in ("claims/*", "partial/*/*")]
+        killed.append((is_alive, *left))
     return killed, _finish(_start(config, workdir, cache))
 
 
@@ -87,7 +89,7 @@ def undisturbed(tmp_path_factory):
 def test_killed_and_restarted(tmp_path, undisturbed):
     # The compiled programs are there, so that kills hit the training as well.
     killed, _ = _kill_often(_TINY, tmp_path, undisturbed / "cache", 3, 6.0)
-    assert any(killed)
+    assert any(is_alive for is_alive, *_ in killed)
     assert _lasting(tmp_path) == _lasting(undisturbed / "work")
     _check_left_over(tmp_path)
 
@@ -130,12 +132,19 @@ def main():
             folder / "killed",
             folder / "cache2",
             arguments.kills,
-            max(5.0, 3.0 * seconds / arguments.kills),
+            max(10.0, 3.0 * seconds / arguments.kills),
             arguments.seed,
         )
         assert _lasting(folder / "killed") == whole
         _check_left_over(folder / "killed")
-        print(f"killed {sum(killed)} of {len(killed)} times: equal records", flush=True)
+        alive, claimed, layers = (
+            sum(map(bool, part)) for part in zip(*killed, strict=True)
+        )
+        print(
+            f"{len(killed)} kills, {alive} of a live process, {claimed} left a claim, "
+            f"{layers} left layers: equal records",
+            flush=True,
+        )
         shares = _check_shared(config, folder / "shared", folder / "cache3")
         assert _lasting(folder / "shared") == whole
         print(f"two processes did {shares[0]} + {shares[1]}: equal records, each once")
