@@ -20,14 +20,17 @@ from ml_collections import config_dict
 
 from ffjax import data, goodness, layer
 from ffjax.errors import UserError
+from ffjax.objective import LOSSES, NEGATIVES, USES_THRESHOLD, Objective
 from ffjax.pathway import PATHWAYS, Architecture
+from ffjax.train import SCHEDULES, Optimizer
 
 
 @dataclasses.dataclass(frozen=True)
 class RunSpec:
     """One run but for its seed; the defaults are the paper's.
 
-    k_fraction, alpha and p are None where the goodness function does not use them.
+    k_fraction, alpha and p are None where the goodness function does not use them; any
+    other field that a run does not use has its default.
     """
 
     dataset: str = "fashion_mnist"  # a name in data.DATASETS, or the path of an .npz
@@ -46,6 +49,11 @@ class RunSpec:
     batch_size: int = 500
     learning_rate: float = 1e-3  # of Adam
     threshold: float = 2.0  # tau
+    negatives: str = "random"  # which wrong labels: random, hard, all
+    loss: str = "softplus"  # softplus, symba, softmax (over all labels)
+    loss_scale: float = 1.0  # by which the loss multiplies goodness and threshold
+    schedule: str = "constant"  # of the learning rate: constant, cosine, half_linear
+    weight_decay: float = 0.0  # of AdamW, for weights but not for biases
     label_scale: float = 5.0  # s, of the label in the input of the standard pathway
     train_limit: int = 0  # how many training images to use; 0 = all
     test_limit: int = 0  # how many test images to use; 0 = all
@@ -72,6 +80,19 @@ class RunSpec:
             num_classes=num_classes,
             label_scale=self.label_scale,
         )
+
+    def training(self) -> dict[str, Any]:
+        """How this run's layers are trained: arguments of ``train.train_network``."""
+        return {
+            "epochs": self.epochs,
+            "batch_size": self.batch_size,
+            "learning_rate": self.learning_rate,
+            "threshold": self.threshold,
+            "objective": Objective(
+                negatives=self.negatives, loss=self.loss, scale=self.loss_scale
+            ),
+            "optimizer": Optimizer(self.schedule, self.weight_decay),
+        }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,6 +208,13 @@ def make_spec(**fields: Any) -> RunSpec:
             changes[field] = None
         elif value is None:
             changes[field] = used[name]
+    if spec.loss == "softmax" and spec.negatives != "all":
+        raise UserError(
+            f"negatives={spec.negatives!r}: must be 'all' with loss='softmax', which "
+            "compares every label"
+        )
+    if spec.loss not in USES_THRESHOLD:
+        changes["threshold"] = RunSpec.threshold
     if spec.train_limit and spec.train_limit < spec.batch_size:
         raise UserError(
             f"batch_size={spec.batch_size}: must not be larger than the training set "
@@ -276,6 +304,7 @@ def _is_number(value: Any) -> bool:
 _AT_LEAST_ONE = (lambda value: _is_int(value) and value >= 1), "an integer >= 1"
 _LIMIT = (lambda value: _is_int(value) and value >= 0), "an integer >= 0 (0 = all)"
 _NUMBER_ABOVE_0 = (lambda value: _is_number(value) and value > 0), "a number > 0"
+_NUMBER_FROM_0 = (lambda value: _is_number(value) and value >= 0), "a number >= 0"
 
 # What each field may be. Names of datasets and goodness functions have checks of their
 # own, and so do the goodness functions' parameters.
@@ -289,6 +318,11 @@ _ALLOWED: dict[str, tuple[Callable[[Any], bool], str]] = {
     "batch_size": _AT_LEAST_ONE,
     "learning_rate": _NUMBER_ABOVE_0,
     "threshold": (_is_number, "a number"),
+    "negatives": _one_of(NEGATIVES),
+    "loss": _one_of(LOSSES),
+    "loss_scale": _NUMBER_ABOVE_0,
+    "schedule": _one_of(SCHEDULES),
+    "weight_decay": _NUMBER_FROM_0,
     "label_scale": _NUMBER_ABOVE_0,
     "train_limit": _LIMIT,
     "test_limit": _LIMIT,

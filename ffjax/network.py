@@ -98,6 +98,11 @@ def fit(
     batch_size: int | None = None,
     learning_rate: float = 1e-3,
     threshold: float = 2.0,
+    negatives: str = "random",
+    loss: str = "softplus",
+    loss_scale: float = 1.0,
+    schedule: str = "constant",
+    weight_decay: float = 0.0,
     label_scale: float = 5.0,
     num_classes: int | None = None,
     seed: int = 42,
@@ -122,6 +127,11 @@ def fit(
       batch_size: examples a step; 500, or all of them if there are fewer.
       learning_rate: of Adam.
       threshold: tau of the loss.
+      negatives: which wrong labels a step sees: random, hard or all.
+      loss: softplus, symba, or softmax over all labels.
+      loss_scale: by which the loss multiplies goodness and threshold.
+      schedule: of the learning rate: constant, cosine or half_linear.
+      weight_decay: of AdamW, for weights but not for biases.
       label_scale: of the label in the input of the standard pathway.
       num_classes: C; the largest label + 1 if not given.
       seed: of the initial weights, the shuffling and the wrong labels.
@@ -149,6 +159,11 @@ def fit(
         batch_size=min(500, len(images)) if batch_size is None else batch_size,
         learning_rate=learning_rate,
         threshold=threshold,
+        negatives=negatives,
+        loss=loss,
+        loss_scale=loss_scale,
+        schedule=schedule,
+        weight_decay=weight_decay,
         label_scale=label_scale,
     )
     check_batch_size(spec.batch_size, len(images))
@@ -160,10 +175,7 @@ def fit(
         jax.random.key(seed),
         _normalise(images, mean, std),
         labels,
-        epochs=spec.epochs,
-        batch_size=spec.batch_size,
-        learning_rate=spec.learning_rate,
-        threshold=spec.threshold,
+        **spec.training(),
         on_epochs=on_epochs,
     )
     if layers[-1].is_diverged:

@@ -48,9 +48,23 @@ SETTINGS: dict[str, Any] = {
     "train_limit": 0,
     "test_limit": 0,
     "valid_fraction": 0.0,
+    "negatives": "random",
+    "loss": "softplus",
+    "loss_scale": 1.0,
+    "schedule": "constant",
+    "weight_decay": 0.0,
 }
 # Later additions to a run's fields: a record from before them is as in the paper.
-_MAY_BE_UNSET = ("train_limit", "test_limit", "valid_fraction")
+MAY_BE_UNSET = (
+    "train_limit",
+    "test_limit",
+    "valid_fraction",
+    "negatives",
+    "loss",
+    "loss_scale",
+    "schedule",
+    "weight_decay",
+)
 
 # The parameter that a goodness function takes, and its value in a row without one.
 DEFAULTS: dict[str, tuple[str, float]] = {
@@ -200,7 +214,7 @@ def at_settings(spec: Mapping[str, Any]) -> bool:
     """Whether everything but method, dataset and size is as in the paper."""
     for field, value in SETTINGS.items():
         found = spec.get(field)
-        if found is None and field in _MAY_BE_UNSET:
+        if found is None and field in MAY_BE_UNSET:
             continue
         if found != value and not close(found, value):
             return False

@@ -4,6 +4,7 @@ No gradient crosses layers: a layer's inputs are plain arrays, computed from the
 below before its training starts, or inside a step without being differentiated.
 """
 
+import dataclasses
 import functools
 import time
 from collections.abc import Callable, Sequence
@@ -17,11 +18,51 @@ from absl import logging
 from flax import struct
 
 from ffjax import pathway
+from ffjax.objective import Objective
 from ffjax.pathway import Architecture, Params
 
 _SPAN_SECONDS = (
     0.5  # how long one call of the compiled program may take between reports
 )
+
+
+# (learning rate, steps in all) -> learning rate of each step.
+SCHEDULES: dict[str, Callable[[Any, int], optax.ScalarOrSchedule]] = {
+    "constant": lambda rate, num_steps: rate,  # the paper's
+    "cosine": optax.cosine_decay_schedule,
+    # Constant for the first half, then linearly down to 0.
+    "half_linear": lambda rate, num_steps: optax.linear_schedule(
+        rate, 0.0, num_steps - num_steps // 2, transition_begin=num_steps // 2
+    ),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Optimizer:
+    """Adam; hashable, for jit. The defaults are the paper's.
+
+    Attributes:
+      schedule: a name in SCHEDULES.
+      weight_decay: that of AdamW, for weights but not for biases.
+    """
+
+    schedule: str = "constant"
+    weight_decay: float = 0.0
+
+    def make(self, learning_rate: Any, num_steps: int) -> optax.GradientTransformation:
+        """The optimiser for a training of so many steps."""
+        rate = SCHEDULES[self.schedule](learning_rate, num_steps)
+        if self.weight_decay == 0:
+            return optax.adam(rate)
+        return optax.adamw(rate, weight_decay=self.weight_decay, mask=_is_matrix)
+
+
+def _is_matrix(params: Params) -> Any:
+    return jax.tree.map(lambda leaf: leaf.ndim > 1, params)
+
+
+PAPER_OBJECTIVE = Objective()
+PAPER_OPTIMIZER = Optimizer()
 
 
 class LayerState(struct.PyTreeNode):
@@ -67,31 +108,29 @@ def layer_loss(
     *,
     arch: Architecture,
     index: int,
+    objective: Objective = PAPER_OBJECTIVE,
 ) -> tuple[jax.Array, Any]:
-    r"""The local loss of a batch (paper, eq. 2), and the goodness's next state.
-
-        L = mean softplus(tau - g(h+)) + mean softplus(g(h-) - tau)
+    """The local loss of a batch, and the goodness's next state.
 
     Args:
       params: the layer's parameters.
       goodness_state: the goodness function's state.
-      x: the layer's inputs, (B, D) or (2, B, D) where they depend on the label.
-      labels: (2, B): the true labels and wrong ones.
+      x: the layer's inputs, (B, D) or (1 + K, B, D) where they depend on the label.
+      labels: (1 + K, B): the true labels and wrong ones.
       threshold: tau.
       arch: the network.
       index: which layer.
+      objective: the loss.
     """
     _, measured = pathway.run_layer(arch, index, params, x, labels)
-    positive, negative = arch.goodness(measured, goodness_state)
-    loss = jnp.mean(jax.nn.softplus(threshold - positive)) + jnp.mean(
-        jax.nn.softplus(negative - threshold)
-    )
+    scores = arch.goodness(measured, goodness_state)
+    loss = objective(scores, measured, threshold)
     return loss, arch.goodness.update(goodness_state, measured)
 
 
 @functools.partial(
     jax.jit,
-    static_argnames=("arch", "index", "batch_size"),
+    static_argnames=("arch", "index", "batch_size", "objective", "optimizer"),
     donate_argnames=("state", "losses"),
 )
 def train_epochs(
@@ -108,6 +147,8 @@ def train_epochs(
     arch: Architecture,
     index: int,
     batch_size: int,
+    objective: Objective = PAPER_OBJECTIVE,
+    optimizer: Optimizer = PAPER_OPTIMIZER,
 ) -> tuple[LayerState, jax.Array]:
     """Trains one layer from epoch ``first`` up to ``last``, as one compiled program.
 
@@ -128,15 +169,27 @@ def train_epochs(
       arch: the network.
       index: which layer.
       batch_size: B.
+      objective: which wrong labels, and the loss.
+      optimizer: the optimiser.
     """
     by_label = inputs.ndim == 3
-    tx = make_optimizer(hyper.learning_rate)
+    num_steps = losses.shape[0] * -(-labels.shape[0] // batch_size)
+    tx = optimizer.make(hyper.learning_rate, num_steps)
 
     def run_step(state: LayerState, batch):
-        rows, wrong = batch
-        candidates = jnp.stack([labels[rows], wrong])
-        x = inputs[rows[None], candidates] if by_label else inputs[rows]
-        x = pathway.propagate(arch, lower, x, candidates)
+        rows, drawn = batch
+
+        def inputs_under(candidates):
+            x = inputs[rows[None], candidates] if by_label else inputs[rows]
+            return pathway.propagate(arch, lower, x, candidates)
+
+        def measure(candidates):
+            x = inputs_under(candidates)
+            _, measured = pathway.run_layer(arch, index, state.params, x, candidates)
+            return arch.goodness(measured, state.goodness_state)
+
+        candidates = objective.choose(drawn, labels[rows], arch.num_classes, measure)
+        x = inputs_under(candidates)
         gradient = jax.value_and_grad(layer_loss, has_aux=True)
         (loss, goodness_state), grads = gradient(
             state.params,
@@ -146,6 +199,7 @@ def train_epochs(
             hyper.threshold,
             arch=arch,
             index=index,
+            objective=objective,
         )
         updates, opt_state = tx.update(grads, state.opt_state, state.params)
         params = optax.apply_updates(state.params, updates)
@@ -155,8 +209,8 @@ def train_epochs(
         state, losses = carry
         order_key, label_key = jax.random.split(jax.random.fold_in(key, epoch))
         order = shuffle(order_key, labels.shape[0], batch_size)
-        wrong = draw_wrong_labels(label_key, labels[order], arch.num_classes)
-        state, step_losses = jax.lax.scan(run_step, state, (order, wrong))
+        drawn = draw_wrong_labels(label_key, labels[order], arch.num_classes)
+        state, step_losses = jax.lax.scan(run_step, state, (order, drawn))
         return state, losses.at[epoch].set(jnp.mean(step_losses))
 
     return jax.lax.fori_loop(first, last, run_epoch, (state, losses))
@@ -172,28 +226,25 @@ def shuffle(key: jax.Array, num_examples: int, batch_size: int) -> jax.Array:
     return jnp.resize(order, (num_batches, batch_size))
 
 
-def draw_wrong_labels(
-    key: jax.Array, labels: jax.Array, num_classes: int
-) -> jax.Array:
+def draw_wrong_labels(key: jax.Array, labels: jax.Array, num_classes: int) -> jax.Array:
     """A wrong label for each label, each of the C - 1 equally likely."""
     shift = jax.random.randint(key, labels.shape, 1, num_classes)
     return (labels + shift) % num_classes
 
 
-def make_optimizer(learning_rate) -> optax.GradientTransformation:
-    """Adam, as in the paper."""
-    return optax.adam(learning_rate)
-
-
 def init_layer(
-    arch: Architecture, index: int, key: jax.Array, width: int
+    arch: Architecture,
+    index: int,
+    key: jax.Array,
+    width: int,
+    optimizer: Optimizer = PAPER_OPTIMIZER,
 ) -> LayerState:
     """A fresh layer for inputs of the given width."""
     variables = arch.layer(index).init(
         key, jnp.zeros((width,)), jnp.zeros((), jnp.int32)
     )
     params = variables["params"]
-    opt_state = make_optimizer(0.0).init(params)
+    opt_state = optimizer.make(0.0, num_steps=1).init(params)
     return LayerState(params, opt_state, arch.goodness.init())
 
 
@@ -209,6 +260,8 @@ def train_layer(
     batch_size: int,
     learning_rate: float,
     threshold: float,
+    objective: Objective = PAPER_OBJECTIVE,
+    optimizer: Optimizer = PAPER_OPTIMIZER,
     on_epochs: OnEpochs | None = None,
 ) -> TrainedLayer:
     """Trains one layer; see ``train_epochs`` for the arguments.
@@ -218,7 +271,7 @@ def train_layer(
     """
     init_key, train_key = jax.random.split(key)
     width = pathway.input_width(arch, lower, inputs)
-    state = init_layer(arch, index, init_key, width)
+    state = init_layer(arch, index, init_key, width, optimizer)
     losses = jnp.full((epochs,), jnp.nan, jnp.float32)
     hyper = Hyper(jnp.float32(learning_rate), jnp.float32(threshold))
     first, span = 0, epochs if on_epochs is None else 1
@@ -238,6 +291,8 @@ def train_layer(
             arch=arch,
             index=index,
             batch_size=batch_size,
+            objective=objective,
+            optimizer=optimizer,
         )
         # Sleeping in Python, not waiting inside XLA, lets Ctrl-C through at once.
         while not losses.is_ready():
@@ -267,6 +322,8 @@ def train_network(
     batch_size: int,
     learning_rate: float,
     threshold: float,
+    objective: Objective = PAPER_OBJECTIVE,
+    optimizer: Optimizer = PAPER_OPTIMIZER,
     memory_budget: float = 4e9,
     trained: Sequence[TrainedLayer] = (),
     on_epochs: OnEpochs | None = None,
@@ -283,6 +340,8 @@ def train_network(
       batch_size: examples a step.
       learning_rate: Adam's.
       threshold: tau.
+      objective: which wrong labels, and the loss.
+      optimizer: the learning rate's schedule and the weight decay.
       memory_budget: how many bytes the inputs of a layer under all labels may take; see
         ``pathway.stored_bytes``.
       trained: layers of an earlier, interrupted call with the same arguments.
@@ -330,6 +389,8 @@ def train_network(
                 batch_size=batch_size,
                 learning_rate=learning_rate,
                 threshold=threshold,
+                objective=objective,
+                optimizer=optimizer,
                 on_epochs=on_epochs,
             )
             layers.append(layer)

@@ -38,6 +38,11 @@ def test_parameters_that_are_not_used_are_no_part_of_a_spec():
     assert spec.architecture(10).goodness.params == (("fraction", 0.1),)
 
 
+def test_fields_that_a_run_does_not_use_have_their_defaults():
+    symba = config.make_spec(loss="symba", threshold=5.0)
+    assert symba == config.make_spec(loss="symba")
+
+
 def test_ids_are_readable_and_tell_specs_apart():
     seen = set()
     for changes in (
@@ -51,6 +56,11 @@ def test_ids_are_readable_and_tell_specs_apart():
         {"dataset": "folder/mine.npz"},
         {"dataset": "other/mine.npz"},
         {"valid_fraction": 0.1},
+        {"negatives": "hard"},
+        {"loss": "symba"},
+        {"loss_scale": 2.0},
+        {"schedule": "cosine"},
+        {"weight_decay": 0.1},
     ):
         name = config.cell_id(config.make_spec(**changes))
         assert name not in seen
@@ -91,6 +101,12 @@ def test_a_spec_survives_json():
         ({"threshold": float("nan")}, "threshold=nan"),
         ({"label_scale": 0.0}, "label_scale=0.0"),
         ({"norm_gate": 1}, "norm_gate=1: must be True or False"),
+        ({"negatives": "easy"}, "negatives='easy': must be one of random, hard, all"),
+        ({"loss": "hinge"}, "loss='hinge': must be one of softplus, symba, softmax"),
+        ({"loss": "softmax"}, "negatives='random': must be 'all' with loss='softmax'"),
+        ({"loss_scale": 0.0}, "loss_scale=0.0: must be a number > 0"),
+        ({"schedule": "x"}, "schedule='x': must be one of constant, cosine"),
+        ({"weight_decay": -1.0}, "weight_decay=-1.0: must be a number >= 0"),
         ({"train_limit": -1}, "train_limit=-1"),
         ({"valid_fraction": 1.0}, r"valid_fraction=1.0: must be a number in \[0, 1\)"),
     ],

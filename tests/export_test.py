@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from ffjax import evaluate, goodness, layer, pathway, train
+from ffjax import evaluate, goodness, layer, objective, pathway, train
 
 NUM, INPUTS, WIDTH, CLASSES = 50, 12, 16, 4
 
@@ -19,9 +19,10 @@ def abstract(tree):
     return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), tree)
 
 
-def state_of(arch, index, inputs):
+def state_of(arch, index, inputs, optimizer=train.PAPER_OPTIMIZER):
     return jax.eval_shape(
-        lambda key: train.init_layer(arch, index, key, inputs), jax.random.key(0)
+        lambda key: train.init_layer(arch, index, key, inputs, optimizer),
+        jax.random.key(0),
     )
 
 
@@ -36,12 +37,12 @@ def first_inputs(arch):
     return INPUTS + (1 if arch.pathway == "standard" else 0)
 
 
-def lower_training(arch, index, inputs, lower=()):
+def lower_training(arch, index, inputs, lower=(), **static):
     width = WIDTH if index else first_inputs(arch)
     number = jnp.float32(1)
     lower_for_cuda(
         train.train_epochs,
-        state_of(arch, index, width),
+        state_of(arch, index, width, static.get("optimizer", train.PAPER_OPTIMIZER)),
         jnp.zeros(3),
         jax.random.key(0),
         inputs,
@@ -53,6 +54,7 @@ def lower_training(arch, index, inputs, lower=()):
         arch=arch,
         index=index,
         batch_size=20,
+        **static,
     )
 
 
@@ -75,6 +77,22 @@ def test_training_of_later_layers():
     lower_training(arch, 1, jnp.zeros((NUM, CLASSES, WIDTH)))
     below = state_of(arch, 0, INPUTS + 1).params
     lower_training(arch, 1, jnp.zeros((NUM, INPUTS + 1)), lower=(below,))
+
+
+@pytest.mark.parametrize(
+    ("negatives", "loss"), [("hard", "softplus"), ("all", "symba"), ("all", "softmax")]
+)
+@pytest.mark.parametrize("name", pathway.PATHWAYS)
+def test_training_with_every_objective_and_schedule(name, negatives, loss):
+    arch = architecture(name)
+    inputs = (NUM, CLASSES, WIDTH) if arch.carries_label else (NUM, WIDTH)
+    lower_training(
+        arch,
+        1,
+        jnp.zeros(inputs),
+        objective=objective.Objective(negatives, loss, 2.0, peer_normalisation=0.1),
+        optimizer=train.Optimizer("cosine", weight_decay=0.1),
+    )
 
 
 @pytest.mark.parametrize("function", ["burstiness", "entmax", "softmax_energy_margin"])

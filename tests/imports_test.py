@@ -18,6 +18,7 @@ ORDER = [
     "layer",
     "entmax",
     "goodness",
+    "objective",
     "pathway",
     "train",
     "evaluate",

@@ -128,11 +128,17 @@ def flat(value: Any) -> Any:
 
 
 def setting(spec: Mapping[str, Any]) -> Setting:
-    """The setting of a spec: all fields that are not part of the method."""
+    """The setting of a spec: all fields that are not part of the method.
+
+    A field that is younger than the record has the paper's value.
+    """
+    given = {name: value for name, value in spec.items() if value is not None}
+    unset = {name: paper.SETTINGS[name] for name in paper.MAY_BE_UNSET}
+    full = {**spec, **unset, **given}
     return Setting(
         tuple(
-            (name, json.dumps(spec[name], sort_keys=True))
-            for name in sorted(spec)
+            (name, json.dumps(full[name], sort_keys=True))
+            for name in sorted(full)
             if name not in METHOD and name not in _NOT_A_SETTING
         )
     )
@@ -164,7 +170,7 @@ def setting_texts(settings: Iterable[Setting]) -> dict[Setting, str]:
             if name in shown:
                 continue
             if name in paper.SETTINGS:
-                tells = (one.get(name) or 0) != paper.SETTINGS[name]
+                tells = one.get(name) != paper.SETTINGS[name]
             else:
                 tells = len({dict(other.fields).get(name) for other in settings}) > 1
             if tells:

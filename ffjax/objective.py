@@ -1,0 +1,151 @@
+"""What a layer learns from: which wrong labels it sees, and the loss of their goodness.
+
+Shapes: B examples, K wrong labels for each. All of it is local to one layer. The
+defaults are the paper's; the rest is from the literature around it.
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+# Goodness under some labels: (K, B) labels -> (K, B).
+Measure = Callable[[jax.Array], jax.Array]
+
+
+def wrong_labels(labels: jax.Array, num_classes: int) -> jax.Array:
+    """All labels but the true ones: (B,) -> (C - 1, B)."""
+    shifts = jnp.arange(1, num_classes, dtype=labels.dtype)
+    return (labels[None] + shifts[:, None]) % num_classes
+
+
+def _random(drawn, labels, num_classes, measure: Measure) -> jax.Array:
+    """The label that was drawn for this step, each wrong one equally likely (paper)."""
+    del labels, num_classes, measure
+    return drawn[None]
+
+
+def _hard(drawn, labels, num_classes, measure: Measure) -> jax.Array:
+    """The wrong label with the highest goodness under the current parameters."""
+    del drawn
+    wrong = wrong_labels(labels, num_classes)
+    hardest = jnp.argmax(measure(wrong), axis=0, keepdims=True)
+    return jnp.take_along_axis(wrong, hardest, axis=0)
+
+
+def _all(drawn, labels, num_classes, measure: Measure) -> jax.Array:
+    """Every wrong label."""
+    del drawn, measure
+    return wrong_labels(labels, num_classes)
+
+
+# How a step finds its wrong labels:
+# (drawn (B,), true labels (B,), C, measure) -> (K, B).
+NEGATIVES: dict[str, Callable[..., jax.Array]] = {
+    "random": _random,
+    "hard": _hard,
+    "all": _all,
+}
+
+
+def _softplus(positive, negative, threshold) -> jax.Array:
+    r"""mean softplus(tau - g+) + mean softplus(g- - tau) (paper, eq. 2)."""
+    return jnp.mean(jax.nn.softplus(threshold - positive)) + jnp.mean(
+        jax.nn.softplus(negative - threshold)
+    )
+
+
+def _symba(positive, negative, threshold) -> jax.Array:
+    r"""mean softplus(g- - g+): the two compete, and no threshold is needed.
+
+    With ``scale`` as its alpha this is the loss of SymBa, log(1 + exp(-alpha (G_pos -
+    G_neg))): Lee and Song, "SymBa: Symmetric Backpropagation-Free Contrastive Learning
+    with Forward-Forward Algorithm for Optimizing Convergence", arXiv:2303.08418.
+    """
+    del threshold
+    return jnp.mean(jax.nn.softplus(negative - positive[None]))
+
+
+def _softmax(positive, negative, threshold) -> jax.Array:
+    r"""mean of log(exp g+ + sum exp g-) - g+: cross-entropy, goodness being the logit.
+
+    Over two labels it is the symba loss, so it is offered with all labels alone.
+    """
+    del threshold
+    scores = jnp.concatenate([positive[None], negative])
+    return jnp.mean(jax.nn.logsumexp(scores, axis=0) - positive)
+
+
+# (g+ (B,), g- (K, B), threshold) -> loss.
+LOSSES: dict[str, Callable[..., jax.Array]] = {
+    "softplus": _softplus,
+    "symba": _symba,
+    "softmax": _softmax,
+}
+# The others compare goodness with goodness, and ignore the threshold.
+USES_THRESHOLD = ("softplus",)
+
+
+@dataclasses.dataclass(frozen=True)
+class Objective:
+    """What a layer minimises; hashable, for jit.
+
+    Attributes:
+      negatives: a name in NEGATIVES.
+      loss: a name in LOSSES.
+      scale: goodness and threshold are multiplied by it in the loss. It is the alpha of
+        SymBa and the inverse temperature of softmax; the width d turns the mean of
+        squares and a threshold of 1 into Hinton's sum of squares and threshold d.
+      peer_normalisation: weight of a penalty on units whose mean activation differs
+        from that of their peers, see ``peer_penalty``.
+    """
+
+    negatives: str = "random"
+    loss: str = "softplus"
+    scale: float = 1.0
+    peer_normalisation: float = 0.0
+
+    def choose(
+        self,
+        drawn: jax.Array,
+        labels: jax.Array,
+        num_classes: int,
+        measure: Measure,
+    ) -> jax.Array:
+        """The true labels and then the wrong ones of a step, (1 + K, B).
+
+        Args:
+          drawn: (B,), a random wrong label for each example.
+          labels: (B,), the true ones.
+          num_classes: C.
+          measure: the layer's goodness under given labels, with no gradient.
+        """
+        wrong = NEGATIVES[self.negatives](drawn, labels, num_classes, measure)
+        return jnp.concatenate([labels[None], wrong])
+
+    def __call__(
+        self, scores: jax.Array, measured: jax.Array, threshold: jax.Array
+    ) -> jax.Array:
+        """The loss of a batch.
+
+        Args:
+          scores: (1 + K, B), goodness under the labels of ``choose``.
+          measured: (1 + K, B, W), what it was measured on.
+          threshold: tau.
+        """
+        scores, threshold = self.scale * scores, self.scale * threshold
+        loss = LOSSES[self.loss](scores[0], scores[1:], threshold)
+        if self.peer_normalisation:
+            loss = loss + self.peer_normalisation * peer_penalty(measured[0])
+        return loss
+
+
+def peer_penalty(h: jax.Array) -> jax.Array:
+    """The variance over units of their mean activation on positive examples (B, W).
+
+    Peer normalisation: Hinton's code for "The Forward-Forward Algorithm"
+    (arXiv:2212.13345) pulls the mean activity of each unit towards that of its layer,
+    so that no unit is off or very active for good. The mean is that of the batch.
+    """
+    return jnp.var(jnp.mean(h, axis=0))

@@ -1,0 +1,242 @@
+"""Negatives and losses, against formulas written out in NumPy."""
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import special
+
+from ffjax import goodness, objective, pathway, train
+
+CLASSES, BATCH = 4, 6
+
+
+def architecture(name="ffcl", widths=(16, 12)):
+    return pathway.Architecture(
+        name, goodness.make("burstiness"), "gelu", False, widths, CLASSES, 5.0
+    )
+
+
+def train_toy(toy, arch, **changes):
+    settings = {"epochs": 6, "batch_size": 20, "learning_rate": 3e-3, "threshold": 2.0}
+    settings |= changes
+    return train.train_network(arch, jax.random.key(0), *toy, **settings)
+
+
+def softplus(x):
+    return np.log1p(np.exp(x))
+
+
+def softplus_formula(positive, negative, tau):
+    return softplus(tau - positive).mean() + softplus(negative - tau).mean()
+
+
+def symba_formula(positive, negative, tau):
+    return softplus(-(positive - negative)).mean()
+
+
+def softmax_formula(positive, negative, tau):
+    table = special.softmax(np.vstack([positive, negative]), axis=0)
+    return -np.log(table[0]).mean()
+
+
+FORMULAS = {
+    "softplus": softplus_formula,
+    "symba": symba_formula,
+    "softmax": softmax_formula,
+}
+
+
+@pytest.mark.parametrize("scale", [1.0, 2.5])
+@pytest.mark.parametrize("loss", objective.LOSSES)
+def test_losses_are_their_formulas(rng, loss, scale):
+    scores = rng.normal(size=(CLASSES, BATCH)).astype(np.float32)
+    expected = FORMULAS[loss](scale * scores[0], scale * scores[1:], scale * 0.7)
+    found = objective.Objective(loss=loss, scale=scale)(
+        jnp.asarray(scores), jnp.zeros((CLASSES, BATCH, 3)), jnp.float32(0.7)
+    )
+    assert found == pytest.approx(expected, rel=1e-5)
+
+
+def test_peer_penalty_is_the_variance_of_the_units_means(rng):
+    h = rng.normal(size=(CLASSES, BATCH, 5)).astype(np.float32)
+    scores = jnp.zeros((CLASSES, BATCH))
+    plain, penalised = (
+        objective.Objective(peer_normalisation=weight)(
+            scores, jnp.asarray(h), jnp.float32(2)
+        )
+        for weight in (0.0, 3.0)
+    )
+    means = h[0].mean(axis=0)
+    expected = 3 * np.square(means - means.mean()).mean()
+    assert penalised - plain == pytest.approx(expected, rel=1e-4)
+
+
+def choose(negatives, labels, drawn, table):
+    """The labels of a step where label c of example i has goodness table[c, i]."""
+
+    def measure(candidates):
+        return jnp.take_along_axis(jnp.asarray(table), candidates, axis=0)
+
+    return np.asarray(
+        objective.Objective(negatives=negatives).choose(
+            jnp.asarray(drawn), jnp.asarray(labels), CLASSES, measure
+        )
+    )
+
+
+def test_negatives(rng):
+    labels = np.array([0, 1, 2, 3, 0, 2], np.int32)
+    drawn = np.array([1, 0, 3, 0, 2, 1], np.int32)
+    table = rng.normal(size=(CLASSES, BATCH)).astype(np.float32)
+    table[labels[:3], np.arange(3)] = 9  # the true label must not win
+    for negatives in objective.NEGATIVES:
+        np.testing.assert_array_equal(
+            choose(negatives, labels, drawn, table)[0], labels
+        )
+    np.testing.assert_array_equal(choose("random", labels, drawn, table)[1:], [drawn])
+    every = choose("all", labels, drawn, table)
+    np.testing.assert_array_equal(
+        np.sort(every, axis=0), np.tile(np.arange(CLASSES)[:, None], BATCH)
+    )
+    wrong_only = np.where(np.arange(CLASSES)[:, None] == labels, -np.inf, table)
+    hard = choose("hard", labels, drawn, table)
+    np.testing.assert_array_equal(hard[1:], [wrong_only.argmax(axis=0)])
+
+
+def fresh_layer(arch, index, width):
+    """A layer as train_network starts it from seed 0."""
+    init_key, _ = jax.random.split(jax.random.fold_in(jax.random.key(0), index))
+    params = train.init_layer(arch, index, init_key, width).params
+    return train.TrainedLayer(params, (), np.zeros(1))
+
+
+@pytest.mark.parametrize(
+    ("name", "index", "budget"),
+    [("ffcl", 0, 4e9), ("standard", 0, 4e9), ("standard", 1, 4e9), ("standard", 1, 0)],
+)
+def test_a_step_with_hard_negatives_takes_the_hardest(toy, name, index, budget):
+    """One step of the compiled program has the loss of the hardest wrong labels."""
+    arch = architecture(name, widths=(16, 12)[: index + 1])
+    images, labels = toy
+    x = pathway.encode(arch, jnp.asarray(images))
+    below = [fresh_layer(arch, 0, x.shape[-1])][:index]
+    layers = train_toy(
+        toy,
+        arch,
+        epochs=1,
+        batch_size=len(labels),
+        memory_budget=budget,
+        trained=below,
+        objective=objective.Objective(negatives="hard"),
+    )
+    lower = [layer.params for layer in below]
+    params = fresh_layer(arch, index, pathway.input_width(arch, lower, x)).params
+
+    @jax.jit
+    def scores(label):
+        candidates = jnp.full(len(labels), label)
+        inputs = pathway.propagate(arch, lower, x, candidates)
+        return arch.goodness(
+            pathway.run_layer(arch, index, params, inputs, candidates)[1]
+        )
+
+    table = np.stack([scores(label) for label in jnp.arange(CLASSES)])
+    positive = table[labels, np.arange(len(labels))]
+    wrong = np.where(np.arange(CLASSES)[:, None] == labels, -np.inf, table).max(axis=0)
+    expected = softplus_formula(positive, wrong, 2.0)
+    assert layers[index].losses[0] == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "choice"),
+    [
+        ("ffcl", {"negatives": "hard"}),
+        ("standard", {"negatives": "all"}),
+        ("ffcl", {"loss": "symba"}),
+        ("standard", {"negatives": "all", "loss": "softmax"}),
+        ("ffcl", {"peer_normalisation": 0.1}),
+    ],
+)
+def test_every_objective_learns(toy, name, choice):
+    options = {"objective": objective.Objective(**choice)}
+    (layer,) = train_toy(toy, architecture(name, widths=(16,)), **options)
+    assert layer.losses[-1] < 0.8 * layer.losses[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "choice"),
+    [
+        ("ffcl", {"loss": "softmax"}),
+        ("standard", {"loss": "softmax"}),
+        ("standard", {"loss": "symba", "peer_normalisation": 0.1}),
+    ],
+)
+def test_no_objective_reaches_the_layers_below(toy, name, choice):
+    arch = architecture(name)
+    images, labels = (jnp.asarray(part[:20]) for part in toy)
+    x = pathway.encode(arch, images)
+    keys = jax.random.split(jax.random.key(3))
+    lower = train.init_layer(arch, 0, keys[0], x.shape[-1]).params
+    upper = train.init_layer(arch, 1, keys[1], 16).params
+    candidates = jnp.concatenate(
+        [labels[None], objective.wrong_labels(labels, CLASSES)]
+    )
+
+    def loss(lower, params):
+        return train.layer_loss(
+            params,
+            (),
+            pathway.propagate(arch, [lower], x, candidates),
+            candidates,
+            jnp.float32(2),
+            arch=arch,
+            index=1,
+            objective=objective.Objective(**choice),
+        )[0]
+
+    below, own = jax.jit(jax.grad(loss, argnums=(0, 1)))(lower, upper)
+    assert all(not leaf.any() for leaf in jax.tree.leaves(below))
+    assert all(leaf.any() for leaf in jax.tree.leaves(own))
+
+
+def test_one_program_a_layer(toy):
+    hard = objective.Objective(negatives="hard", scale=1.5)
+    arch = architecture(widths=(16,))
+    train_toy(toy, arch, objective=hard)
+    count = train.train_epochs._cache_size()
+    train_toy(toy, arch, objective=hard, learning_rate=1e-4, threshold=1.0)
+    assert train.train_epochs._cache_size() == count
+
+
+def rates(schedule, num_steps):
+    """The step of each update: plain gradient descent shows the learning rate."""
+    rate = train.SCHEDULES[schedule](jnp.float32(0.5), num_steps)
+    return [float(rate(step) if callable(rate) else rate) for step in range(num_steps)]
+
+
+def test_schedules():
+    assert rates("constant", 4) == [0.5] * 4
+    expected = [0.25 * (1 + np.cos(np.pi * step / 8)) for step in range(8)]
+    np.testing.assert_allclose(rates("cosine", 8), expected, rtol=1e-5)
+    expected = [0.5, 0.5, 0.5, 0.5, 0.5, 0.375, 0.25, 0.125]
+    np.testing.assert_allclose(rates("half_linear", 8), expected, rtol=1e-5)
+
+
+def test_any_span_of_epochs_gives_the_same_result_with_a_schedule(toy):
+    options = {"optimizer": train.Optimizer("cosine", weight_decay=0.01)}
+    whole = train_toy(toy, architecture(widths=(16,)), **options)
+    parts = train_toy(
+        toy, architecture(widths=(16,)), **options, on_epochs=lambda *_: None
+    )
+    chex.assert_trees_all_equal(whole, parts)
+
+
+def test_weight_decay_shrinks_weights_but_not_biases():
+    params = {"kernel": jnp.ones((2, 3)), "bias": jnp.ones(3)}
+    tx = train.Optimizer(weight_decay=0.1).make(0.5, 1)
+    still = jax.tree.map(jnp.zeros_like, params)
+    updates, _ = tx.update(still, tx.init(params), params)
+    np.testing.assert_allclose(updates["kernel"], -0.05, rtol=1e-6)
+    assert not updates["bias"].any()
