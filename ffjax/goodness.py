@@ -352,7 +352,13 @@ def _count(fraction: float, width: int) -> int:
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
 def _mean_of_largest(h: jax.Array, k: int) -> jax.Array:
-    return jnp.mean(jax.lax.top_k(h, k)[0], axis=-1)
+    return jnp.mean(_largest(h, k), axis=-1)
+
+
+def _largest(h: jax.Array, k: int) -> jax.Array:
+    # XLA has a fast top-k for matrices on a CPU; of other ranks it sorts.
+    flat, _ = jax.lax.top_k(h.reshape(-1, h.shape[-1]), k)
+    return flat.reshape(*h.shape[:-1], k)
 
 
 @_mean_of_largest.defjvp
@@ -363,7 +369,7 @@ def _mean_of_largest_jvp(k, primals, tangents):
     is a scatter. Ties are treated alike, which makes it the mean of all choices.
     """
     (h,), (dh,) = primals, tangents
-    largest = jax.lax.top_k(h, k)[0]
+    largest = _largest(h, k)
     last = largest[..., -1:]
     above, level = h > last, h == last
     rest = k - jnp.sum(above, axis=-1, keepdims=True)

@@ -70,22 +70,17 @@ class Layer(nn.Module):
           What goes on to the next layer, and what goodness is measured on: (..., W),
           with K in front where it depends on the label.
         """
-        many = label.ndim == x.ndim
         if self.label_site == "input":
             x, amplitude = x[..., :-1], x[..., -1:]
             fan_in = x.shape[-1] + self.num_classes
-            before = self._dense(x, fan_in)
-            if many:
-                before, amplitude = before[None], amplitude[None]
-            before = before + amplitude * self._shift(label, fan_in)
+            before = _add(self._dense(x, fan_in), self._shift(label, fan_in), amplitude)
         else:
             before = self._dense(x, fan_in=x.shape[-1])
         h = ACTIVATIONS[self.activation](before)
         if self.norm_gate:
             h = gate(h)
         if self.label_site == "output":
-            shift = self._shift(label, fan_in=self.num_classes)
-            return h, (h[None] if many else h) + shift
+            return h, _add(h, self._shift(label, fan_in=self.num_classes))
         return h, h
 
     def _dense(self, x: jax.Array, fan_in: int) -> jax.Array:
@@ -102,6 +97,18 @@ class Layer(nn.Module):
         # product with two leading axes is transposed in memory first.
         rows = jax.nn.one_hot(label.reshape(-1), self.num_classes) @ label_kernel
         return rows.reshape(*label.shape, self.width)
+
+
+def _add(h: jax.Array, shift: jax.Array, factor: jax.Array | float = 1.0) -> jax.Array:
+    """h + factor * shift; for each of K shifts, if they have an axis of their own.
+
+    Added one by one, not by broadcasting: the gradient of h is then a sum of K arrays,
+    which XLA fuses, where the gradient of a broadcast is a reduction over the leading
+    axis that takes longer on a CPU than all the rest of a step's element-wise work.
+    """
+    if shift.ndim == h.ndim:
+        return h + factor * shift
+    return jnp.stack([h + factor * one for one in shift])
 
 
 def _uniform(fan_in: int) -> nn.initializers.Initializer:
