@@ -1,0 +1,1 @@
+"""What is measured about ffjax, beside the paper's own experiments."""

@@ -1,0 +1,1 @@
+"""How fast ffjax is: against plain PyTorch, and against its matrix products alone."""

@@ -1,0 +1,115 @@
+"""What the benchmark trains: networks, and how much of each there is in a run."""
+
+import dataclasses
+
+from ffjax import data
+
+MAIN = ("sos", "topk", "entmax", "burstiness")  # those that the goals are about
+PATHWAYS = ("standard", "ffcl")
+THRESHOLD, LEARNING_RATE, LABEL_SCALE = 2.0, 1e-3, 5.0  # the paper's
+EPOCHS = 60  # of each layer in the paper: work done once a layer is shared by so many
+
+
+@dataclasses.dataclass(frozen=True)
+class Size:
+    """How much is measured.
+
+    Attributes:
+      num_layers: of the networks whose goodness functions are compared.
+      width: of their layers.
+      batch_size: examples a step.
+      num_images: of an epoch.
+      num_test_images: of an evaluation.
+      goodness: the functions to compare.
+      depth: of the network for the cost against depth.
+      widths: of the networks for the cost against width.
+      rounds: how often everything is measured.
+      start_epochs: of training before anything is measured.
+    """
+
+    num_layers: int
+    width: int
+    batch_size: int
+    num_images: int
+    num_test_images: int
+    goodness: tuple[str, ...]
+    depth: int
+    widths: tuple[int, ...]
+    rounds: int
+    start_epochs: int
+
+
+SIZES = {
+    "tiny": Size(2, 32, 20, 60, 20, ("burstiness",), 2, (32,), 1, 1),
+    "small": Size(2, 500, 500, 1000, 200, MAIN, 4, (250, 1000), 3, 3),
+    "full": Size(
+        num_layers=4,
+        width=2000,
+        batch_size=500,
+        num_images=5000,
+        num_test_images=500,
+        goodness=(
+            *MAIN,
+            "variance",
+            "neg_entropy",
+            "softmax_energy_margin",
+            "game_theoretic",
+            "game_theoretic_shah",
+            "contrast_topk",
+            "ln_topk",
+            "ln_burstiness",
+            "moment",
+        ),
+        depth=8,
+        widths=(500, 1000, 2000, 4000),
+        rounds=3,
+        start_epochs=3,
+    ),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A network to measure."""
+
+    pathway: str
+    goodness: str
+    widths: tuple[int, ...]
+
+
+def plan(size: Size) -> dict[str, list[Case]]:
+    """The networks of each part of the benchmark."""
+    return {
+        "training": [
+            Case(pathway, goodness, (size.width,) * size.num_layers)
+            for pathway in PATHWAYS
+            for goodness in size.goodness
+        ],
+        "depth": [
+            Case(pathway, "burstiness", (size.width,) * size.depth)
+            for pathway in PATHWAYS
+        ],
+        "width": [
+            Case(pathway, "burstiness", (width, width))
+            for pathway in PATHWAYS
+            for width in size.widths
+        ],
+    }
+
+
+def load_images(size: Size) -> data.Dataset:
+    """The embedded Fashion-MNIST images, as many as the size asks for."""
+    return data.load(
+        "fashion_mini", train_limit=size.num_images, test_limit=size.num_test_images
+    )
+
+
+def num_steps(size: Size) -> int:
+    """Steps of an epoch."""
+    return -(-size.num_images // size.batch_size)
+
+
+def product_rows(case: Case, index: int, size: Size) -> int:
+    """Rows of the matrix product of a layer: two labels an image, or a shared one."""
+    shared = case.pathway == "ffcl" or index == 0
+    return size.batch_size if shared else 2 * size.batch_size

@@ -1,0 +1,225 @@
+"""The paper's recipe in plain PyTorch: what ffjax is measured against.
+
+Written the way a PyTorch user would: nn.Linear, Adam, mini-batches, one layer at a
+time. The layers below run again at every step under no_grad, entmax is the bisection of
+the package that the paper used, and top-k is torch.topk.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+
+import entmax as entmax_package
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+THRESHOLD = 2.0
+LABEL_SCALE = 5.0
+MOMENTUM = 0.9  # of softmax_energy_margin's running mean
+
+
+def sos(h):
+    return h.square().mean(-1)
+
+
+def variance(h):
+    return h.var(-1, correction=0)
+
+
+def neg_entropy(h):
+    log_p = F.log_softmax(h, -1)
+    return math.log(h.shape[-1]) + (log_p.exp() * log_p).sum(-1)
+
+
+def softmax_energy_margin(h, running_mean):
+    return sos(h) - 0.5 * running_mean * torch.logsumexp(h, -1)
+
+
+def game_theoretic(h):
+    weight = h.abs()
+    return (weight * h.square()).sum(-1) / (weight.sum(-1) + 1e-12)
+
+
+def game_theoretic_shah(h):
+    weight = h.abs()
+    share = weight / (weight.sum(-1, keepdim=True) + 1e-12)
+    return (h.square() * (1 + 0.1 * share)).mean(-1)
+
+
+def topk(h, fraction=0.02):
+    k = max(5, int(fraction * h.shape[-1]))
+    return torch.topk(h, k).values.mean(-1)
+
+
+def contrast_topk(h, fraction=0.01):
+    return topk(h, fraction) + topk(-h, fraction)
+
+
+def ln_topk(h):
+    return topk(F.layer_norm(h, h.shape[-1:]))
+
+
+def entmax(h, alpha=1.5):
+    weights = entmax_package.entmax_bisect(h, alpha=alpha, dim=-1)
+    return (weights * h.square()).sum(-1)
+
+
+def burstiness(h):
+    square = (h - h.mean(-1, keepdim=True)).square()
+    return square.square().mean(-1) / (square.mean(-1) + 1e-8).square() - 3
+
+
+def ln_burstiness(h):
+    return burstiness(F.layer_norm(h, h.shape[-1:]))
+
+
+def moment(h, p=6):
+    centred = h - h.mean(-1, keepdim=True)
+    standard = centred / (centred.square().mean(-1, keepdim=True) + 1e-8).sqrt()
+    return standard.pow(p).mean(-1) - math.prod(range(p - 1, 0, -2))
+
+
+GOODNESS: dict[str, Callable] = {
+    function.__name__: function
+    for function in (
+        sos,
+        variance,
+        neg_entropy,
+        softmax_energy_margin,
+        game_theoretic,
+        game_theoretic_shah,
+        topk,
+        contrast_topk,
+        ln_topk,
+        entmax,
+        burstiness,
+        ln_burstiness,
+        moment,
+    )
+}
+
+
+class Network(nn.Module):
+    """A stack of layers, trained one by one; GELU, no norm gate.
+
+    Pathway "standard" puts the label into the input, "ffcl" shifts the activations that
+    goodness is measured on.
+    """
+
+    def __init__(
+        self,
+        pathway: str,
+        goodness: str,
+        num_inputs: int,
+        widths: Iterable[int],
+        num_classes: int,
+    ):
+        super().__init__()
+        self.pathway = pathway
+        self.goodness = GOODNESS[goodness]
+        self.num_classes = num_classes
+        self.layers, self.label_layers = nn.ModuleList(), nn.ModuleList()
+        self.running_means = []
+        fan_in = num_inputs + (num_classes if pathway == "standard" else 0)
+        for width in widths:
+            self.layers.append(nn.Linear(fan_in, width))
+            if pathway == "ffcl":
+                self.label_layers.append(nn.Linear(num_classes, width, bias=False))
+            self.running_means.append(torch.zeros(()))
+            fan_in = width
+
+    def encode(self, images, labels):
+        if self.pathway == "standard":
+            onehot = F.one_hot(labels, self.num_classes).float()
+            images = torch.cat([images, LABEL_SCALE * onehot], dim=-1)
+        return F.normalize(images, dim=-1)
+
+    def run(self, index, x):
+        return F.gelu(self.layers[index](x))
+
+    def shift(self, index, h, labels):
+        onehot = F.one_hot(labels, self.num_classes).float()
+        return h + self.label_layers[index](onehot)
+
+    def measure(self, h, running_mean):
+        if self.goodness is softmax_energy_margin:
+            return self.goodness(h, running_mean)
+        return self.goodness(h)
+
+    def layer_parameters(self, index):
+        modules = [self.layers[index]]
+        if self.pathway == "ffcl":
+            modules.append(self.label_layers[index])
+        return [parameter for module in modules for parameter in module.parameters()]
+
+
+def train_step(network, index, optimizer, images, labels, wrong):
+    """One step of one layer; returns its loss."""
+    standard = network.pathway == "standard"
+    with torch.no_grad():
+        if standard:
+            images, labels = torch.cat([images, images]), torch.cat([labels, wrong])
+        x = network.encode(images, labels)
+        for below in range(index):
+            x = F.normalize(network.run(below, x), dim=-1)
+    h = network.run(index, x)
+    if standard:
+        positive, negative = h.chunk(2)
+    else:
+        positive = network.shift(index, h, labels)
+        negative = network.shift(index, h, wrong)
+    mean = network.running_means[index]
+    loss = (
+        F.softplus(THRESHOLD - network.measure(positive, mean)).mean()
+        + F.softplus(network.measure(negative, mean) - THRESHOLD).mean()
+    )
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    if network.goodness is softmax_energy_margin:
+        seen = (sos(positive.detach()).mean() + sos(negative.detach()).mean()) / 2
+        network.running_means[index] = MOMENTUM * mean + (1 - MOMENTUM) * seen
+    return loss.item()
+
+
+def train_epoch(network, index, optimizer, images, labels, batches):
+    """One epoch of one layer: ``batches`` yields rows and their wrong labels.
+
+    Returns:
+      The mean loss.
+    """
+    losses = [
+        train_step(network, index, optimizer, images[rows], labels[rows], wrong)
+        for rows, wrong in batches
+    ]
+    return sum(losses) / len(losses)
+
+
+@torch.no_grad()
+def score_images(network, images, batch_size):
+    """Goodness of every layer and of their concatenation under every label.
+
+    Returns:
+      (N, L + 1, C). ffcl runs the images through the layers once, for all labels.
+    """
+    return torch.cat([_score_batch(network, x) for x in images.split(batch_size)])
+
+
+def _score_batch(network, images):
+    depth = len(network.layers)
+    means = [*network.running_means, sum(network.running_means) / depth]
+    scores, features = [], None
+    for label in range(network.num_classes):
+        labels = torch.full((len(images),), label)
+        if features is None or network.pathway == "standard":
+            x, features = network.encode(images, labels), []
+            for index in range(depth):
+                features.append(network.run(index, x))
+                x = F.normalize(features[-1], dim=-1)
+        measured = features
+        if network.pathway == "ffcl":
+            measured = [network.shift(i, h, labels) for i, h in enumerate(features)]
+        parts = [*measured, torch.cat(measured, dim=-1)]
+        pairs = zip(parts, means, strict=True)
+        scores.append(torch.stack([network.measure(h, m) for h, m in pairs], dim=1))
+    return torch.stack(scores, dim=-1)
