@@ -18,10 +18,11 @@ from typing import Any
 import ml_collections
 from ml_collections import config_dict
 
-from ffjax import data, goodness, layer
+from ffjax import backprop, data, goodness, layer
 from ffjax.errors import UserError
+from ffjax.evaluate import ENSEMBLES
 from ffjax.objective import LOSSES, NEGATIVES, USES_THRESHOLD, Objective
-from ffjax.pathway import PATHWAYS, Architecture
+from ffjax.pathway import NORMALISATIONS, PATHWAYS, Architecture
 from ffjax.train import SCHEDULES, Optimizer
 
 
@@ -30,9 +31,11 @@ class RunSpec:
     """One run but for its seed; the defaults are the paper's.
 
     k_fraction, alpha and p are None where the goodness function does not use them; any
-    other field that a run does not use has its default.
+    other field that a run does not use has its default. The pathway and the goodness of
+    backpropagation are called "backprop" and "cross_entropy".
     """
 
+    trainer: str = "ff"  # Forward-Forward; "backprop": end to end, for comparison
     dataset: str = "fashion_mnist"  # a name in data.DATASETS, or the path of an .npz
     pathway: str = "ffcl"  # "standard": the label in the input; "ffcl": in every layer
     goodness: str = "burstiness"  # a name in goodness.GOODNESS, or module:function
@@ -54,7 +57,10 @@ class RunSpec:
     loss_scale: float = 1.0  # by which the loss multiplies goodness and threshold
     schedule: str = "constant"  # of the learning rate: constant, cosine, half_linear
     weight_decay: float = 0.0  # of AdamW, for weights but not for biases
+    peer_normalisation: float = 0.0  # weight of a penalty on unequally active units
     label_scale: float = 5.0  # s, of the label in the input of the standard pathway
+    normalisation: str = "l2"  # of the layers' inputs: l2 (length 1), rms
+    ensemble: str = "all"  # layers that vote: all and their concatenation, later
     train_limit: int = 0  # how many training images to use; 0 = all
     test_limit: int = 0  # how many test images to use; 0 = all
     valid_fraction: float = 0.0  # of the training images, kept for validation
@@ -79,20 +85,38 @@ class RunSpec:
             widths=(self.width,) * self.num_layers,
             num_classes=num_classes,
             label_scale=self.label_scale,
+            normalisation=self.normalisation,
+            ensemble=self.ensemble,
         )
 
+    def backprop_network(self, num_classes: int) -> backprop.Network:
+        """The network of this run where the trainer is backpropagation."""
+        return backprop.Network(
+            widths=(self.width,) * self.num_layers,
+            activation=self.activation,
+            norm_gate=self.norm_gate,
+            num_classes=num_classes,
+        )
+
+    @property
+    def num_stages(self) -> int:
+        """How many trainings follow one another: one a layer, or one in all."""
+        return 1 if self.trainer == "backprop" else self.num_layers
+
     def training(self) -> dict[str, Any]:
-        """How this run's layers are trained: arguments of ``train.train_network``."""
-        return {
+        """How this run is trained: arguments of its trainer's ``train_network``."""
+        arguments: dict[str, Any] = {
             "epochs": self.epochs,
             "batch_size": self.batch_size,
             "learning_rate": self.learning_rate,
-            "threshold": self.threshold,
-            "objective": Objective(
-                negatives=self.negatives, loss=self.loss, scale=self.loss_scale
-            ),
             "optimizer": Optimizer(self.schedule, self.weight_decay),
         }
+        if self.trainer == "ff":
+            arguments["threshold"] = self.threshold
+            arguments["objective"] = Objective(
+                self.negatives, self.loss, self.loss_scale, self.peer_normalisation
+            )
+        return arguments
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,6 +131,23 @@ class Cell:
 
 # Parameters of goodness functions, by the field of a run that sets them.
 _PARAM_FIELDS = {"fraction": "k_fraction", "alpha": "alpha", "p": "p"}
+
+# Fields that backpropagation does not use, with what they are then.
+_OF_BACKPROP: dict[str, Any] = {
+    "pathway": "backprop",
+    "goodness": "cross_entropy",
+    "k_fraction": None,
+    "alpha": None,
+    "p": None,
+    "threshold": RunSpec.threshold,
+    "negatives": RunSpec.negatives,
+    "loss": RunSpec.loss,
+    "loss_scale": RunSpec.loss_scale,
+    "peer_normalisation": RunSpec.peer_normalisation,
+    "label_scale": RunSpec.label_scale,
+    "normalisation": RunSpec.normalisation,
+    "ensemble": RunSpec.ensemble,
+}
 
 # Fields that say how to run, not what: they are no part of a cell's identity.
 _RUN_FIELDS: dict[str, Any] = {
@@ -195,9 +236,21 @@ def make_spec(**fields: Any) -> RunSpec:
     """
     for name in fields:
         check_field_name(name)
+    if fields.get("trainer") == "backprop":
+        fields = {**fields, **_OF_BACKPROP}
     spec = RunSpec(**fields)
     for name, value in dataclasses.asdict(spec).items():
-        _check_field(name, value)
+        if spec.trainer == "ff" or name not in _OF_BACKPROP:
+            _check_field(name, value)
+    if spec.train_limit and spec.train_limit < spec.batch_size:
+        raise UserError(
+            f"batch_size={spec.batch_size}: must not be larger than the training set "
+            f"(train_limit={spec.train_limit})"
+        )
+    return spec if spec.trainer == "backprop" else _canonical(spec)
+
+
+def _canonical(spec: RunSpec) -> RunSpec:
     used = goodness.find(spec.goodness).defaults
     changes: dict[str, Any] = {}
     for name, field in _PARAM_FIELDS.items():
@@ -215,11 +268,8 @@ def make_spec(**fields: Any) -> RunSpec:
         )
     if spec.loss not in USES_THRESHOLD:
         changes["threshold"] = RunSpec.threshold
-    if spec.train_limit and spec.train_limit < spec.batch_size:
-        raise UserError(
-            f"batch_size={spec.batch_size}: must not be larger than the training set "
-            f"(train_limit={spec.train_limit})"
-        )
+    if spec.ensemble == "later" and spec.num_layers == 1:
+        raise UserError("ensemble='later': needs num_layers >= 2")
     return dataclasses.replace(spec, **changes)
 
 
@@ -309,6 +359,7 @@ _NUMBER_FROM_0 = (lambda value: _is_number(value) and value >= 0), "a number >= 
 # What each field may be. Names of datasets and goodness functions have checks of their
 # own, and so do the goodness functions' parameters.
 _ALLOWED: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "trainer": _one_of(("ff", "backprop")),
     "pathway": _one_of(PATHWAYS),
     "activation": _one_of(layer.ACTIVATIONS),
     "norm_gate": ((lambda value: type(value) is bool), "True or False"),
@@ -323,7 +374,10 @@ _ALLOWED: dict[str, tuple[Callable[[Any], bool], str]] = {
     "loss_scale": _NUMBER_ABOVE_0,
     "schedule": _one_of(SCHEDULES),
     "weight_decay": _NUMBER_FROM_0,
+    "peer_normalisation": _NUMBER_FROM_0,
     "label_scale": _NUMBER_ABOVE_0,
+    "normalisation": _one_of(NORMALISATIONS),
+    "ensemble": _one_of(ENSEMBLES),
     "train_limit": _LIMIT,
     "test_limit": _LIMIT,
     "valid_fraction": (

@@ -4,14 +4,14 @@ Shapes: N examples, L layers, C classes.
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ffjax import norm, pathway
+from ffjax import pathway
 from ffjax.pathway import Architecture, Params
 
 
@@ -41,7 +41,7 @@ def label_scores(
         features, activity = pathway.run_layer(arch, index, weights, x, label)
         measured.append(activity)
         scores.append(arch.goodness(activity, state))
-        x = norm.l2_normalise(features)
+        x = arch.normalise(features)
     state = arch.goodness.combine(list(goodness_states))
     scores.append(arch.goodness(jnp.concatenate(measured, axis=-1), state))
     return jnp.stack(scores)
@@ -68,24 +68,31 @@ def score_images(
     return jax.lax.map(one_image, images, batch_size=pathway.chunk_size(arch))
 
 
-def ensemble(scores: np.ndarray) -> np.ndarray:
-    """(N, L + 1, C) -> (N, C): the sum over the layers and their concatenation."""
-    return scores.sum(axis=1)
+# Goodness of the layers and of their concatenation (N, L + 1, C) -> total (N, C).
+ENSEMBLES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "all": lambda scores: scores.sum(axis=1),  # the paper's: every one of them
+    "later": lambda scores: scores[:, 1:-1].sum(
+        axis=1
+    ),  # layers but the first (Hinton)
+}
 
 
-def evaluate(scores: np.ndarray, labels: np.ndarray) -> Evaluation:
+def evaluate(
+    scores: np.ndarray, labels: np.ndarray, ensemble: str = "all"
+) -> Evaluation:
     """Compares the labels of highest goodness with the true ones.
 
     Args:
       scores: (N, L + 1, C) of ``score_images``.
       labels: (N,) true labels.
+      ensemble: a name in ENSEMBLES.
     """
     num_classes = scores.shape[-1]
 
     def accuracy(score):
         return 100.0 * float(np.mean(np.argmax(score, axis=-1) == labels))
 
-    total = ensemble(scores)
+    total = ENSEMBLES[ensemble](scores)
     confusion = np.zeros((num_classes, num_classes), np.int64)
     np.add.at(confusion, (labels, np.argmax(total, axis=-1)), 1)
     parts = [accuracy(scores[:, index]) for index in range(scores.shape[1])]

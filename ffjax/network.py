@@ -52,7 +52,7 @@ class Network:
             [layer.goodness_state for layer in self.layers],
             jnp.asarray(flat),
         )
-        return evaluate.ensemble(np.asarray(scores))
+        return evaluate.ENSEMBLES[self.arch.ensemble](np.asarray(scores))
 
     def predict(self, images: np.ndarray) -> np.ndarray:
         """The label of highest total goodness for each image, (N,)."""
@@ -69,6 +69,8 @@ class Network:
             "widths": self.arch.widths,
             "num_classes": self.arch.num_classes,
             "label_scale": self.arch.label_scale,
+            "normalisation": self.arch.normalisation,
+            "ensemble": self.arch.ensemble,
             "image_shape": self.image_shape,
             "mean": self.mean,
             "std": self.std,
@@ -104,6 +106,9 @@ def fit(
     schedule: str = "constant",
     weight_decay: float = 0.0,
     label_scale: float = 5.0,
+    normalisation: str = "l2",
+    peer_normalisation: float = 0.0,
+    ensemble: str = "all",
     num_classes: int | None = None,
     seed: int = 42,
     on_epochs: train.OnEpochs | None = None,
@@ -133,6 +138,9 @@ def fit(
       schedule: of the learning rate: constant, cosine or half_linear.
       weight_decay: of AdamW, for weights but not for biases.
       label_scale: of the label in the input of the standard pathway.
+      normalisation: of the layers' inputs: l2 (length 1) or rms.
+      peer_normalisation: weight of the penalty on unequally active units.
+      ensemble: which goodness is summed: "all", or that of "later" layers alone.
       num_classes: C; the largest label + 1 if not given.
       seed: of the initial weights, the shuffling and the wrong labels.
       on_epochs: called with (layer, its losses so far) as training goes on.
@@ -165,6 +173,9 @@ def fit(
         schedule=schedule,
         weight_decay=weight_decay,
         label_scale=label_scale,
+        normalisation=normalisation,
+        peer_normalisation=peer_normalisation,
+        ensemble=ensemble,
     )
     check_batch_size(spec.batch_size, len(images))
     config.check_seed(seed)
@@ -210,6 +221,9 @@ def load(path: str | os.PathLike[str]) -> Network:
             widths=tuple(header["widths"]),
             num_classes=header["num_classes"],
             label_scale=header["label_scale"],
+            # Older files are from before these two.
+            normalisation=header.get("normalisation", "l2"),
+            ensemble=header.get("ensemble", "all"),
         )
         layers = tuple(
             layer_from_tensors(tensors, prefix=f"layer{index}.")

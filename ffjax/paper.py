@@ -53,6 +53,10 @@ SETTINGS: dict[str, Any] = {
     "loss_scale": 1.0,
     "schedule": "constant",
     "weight_decay": 0.0,
+    "peer_normalisation": 0.0,
+    "normalisation": "l2",
+    "ensemble": "all",
+    "trainer": "ff",
 }
 # Later additions to a run's fields: a record from before them is as in the paper.
 MAY_BE_UNSET = (
@@ -64,6 +68,10 @@ MAY_BE_UNSET = (
     "loss_scale",
     "schedule",
     "weight_decay",
+    "peer_normalisation",
+    "normalisation",
+    "ensemble",
+    "trainer",
 )
 
 # The parameter that a goodness function takes, and its value in a row without one.
@@ -98,6 +106,8 @@ LABELS = {
     "swish": "Swish",
     "ln_gelu": "LN-GELU",
     "ln_swish": "LN-Swish",
+    "backprop": "backprop",
+    "cross_entropy": "cross-entropy",
     "best": "best",
     "mnist": "MNIST",
     "fashion_mnist": "Fashion-MNIST",

@@ -5,7 +5,8 @@ Shapes: N examples, B of them in a batch, D inputs, C classes, K candidate label
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -41,9 +42,32 @@ PATHWAYS = {
 }
 
 
+def _rms_normalise(x: jax.Array) -> jax.Array:
+    return math.sqrt(x.shape[-1]) * norm.l2_normalise(x)
+
+
+# What hides a layer's goodness from the next one: its length becomes fixed.
+NORMALISATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
+    "l2": norm.l2_normalise,  # to 1, as in the paper
+    "rms": _rms_normalise,  # to the root of the width, as Hinton has it
+}
+
+
 @dataclasses.dataclass(frozen=True)
 class Architecture:
-    """All that is fixed about a network before it is trained; hashable, for jit."""
+    """All that is fixed about a network before it is trained; hashable, for jit.
+
+    Attributes:
+      pathway: a name in PATHWAYS.
+      goodness: what layers are trained and labels are judged by.
+      activation: a name in ``layer.ACTIVATIONS``.
+      norm_gate: whether activations are gated by their norm.
+      widths: units of each layer.
+      num_classes: C.
+      label_scale: of the label in the input.
+      normalisation: a name in NORMALISATIONS.
+      ensemble: a name in ``evaluate.ENSEMBLES``.
+    """
 
     pathway: str
     goodness: Goodness
@@ -52,6 +76,12 @@ class Architecture:
     widths: tuple[int, ...]
     num_classes: int
     label_scale: float
+    normalisation: str = "l2"
+    ensemble: str = "all"
+
+    def normalise(self, x: jax.Array) -> jax.Array:
+        """What is done to the inputs of every layer."""
+        return NORMALISATIONS[self.normalisation](x)
 
     def layer(self, index: int) -> Layer:
         """The linen module of one layer."""
@@ -71,7 +101,7 @@ class Architecture:
 
 
 def encode(arch: Architecture, images: jax.Array) -> jax.Array:
-    """Images (N, D) -> the first layer's inputs, of unit norm.
+    """Images (N, D) -> the first layer's inputs, of fixed length.
 
     ffcl: x / ||x||. standard: [x ; s] / ||[x ; s]||, because [x ; s onehot(c)] has the
     same norm for every label c; the layer reads the last entry as the label's
@@ -80,7 +110,7 @@ def encode(arch: Architecture, images: jax.Array) -> jax.Array:
     if arch.carries_label:
         scale = jnp.full((*images.shape[:-1], 1), arch.label_scale, images.dtype)
         images = jnp.concatenate([images, scale], axis=-1)
-    return norm.l2_normalise(images)
+    return arch.normalise(images)
 
 
 def run_layer(
@@ -112,7 +142,7 @@ def propagate(
     """
     for index, params in enumerate(lower):
         features, _ = run_layer(arch, index, params, x, labels)
-        x = jax.lax.stop_gradient(norm.l2_normalise(features))
+        x = jax.lax.stop_gradient(arch.normalise(features))
     return x
 
 
@@ -137,7 +167,7 @@ def advance(
         # One label is enough where the features do not depend on it.
         candidates = labels if arch.carries_label else labels[:1]
         features, _ = run_layer(arch, index, params, x, candidates)
-        return norm.l2_normalise(features)
+        return arch.normalise(features)
 
     return jax.lax.map(one_example, inputs, batch_size=chunk_size(arch))
 

@@ -285,13 +285,16 @@ def summarise(display: Display, record: results.Record, workdir: str) -> None:
     rows = rich.table.Table(title=title, min_width=36)
     rows.add_column("measured on")
     rows.add_column("accuracy", justify="right")
-    for index, accuracy in enumerate(record["accuracy_layers"]):
-        text = "not trained" if accuracy is None else f"{accuracy:.2f} %"
-        rows.add_row(f"layer {index + 1}", text)
-    rows.add_row("all layers, concatenated", f"{record['accuracy_concat']:.2f} %")
-    rows.add_row("ensemble", f"{record['accuracy']:.2f} %", style="bold")
+    whole = "network"
+    if record["accuracy_concat"] is not None:
+        whole = "ensemble"
+        for index, accuracy in enumerate(record["accuracy_layers"]):
+            text = "not trained" if accuracy is None else f"{accuracy:.2f} %"
+            rows.add_row(f"layer {index + 1}", text)
+        rows.add_row("all layers, concatenated", f"{record['accuracy_concat']:.2f} %")
+    rows.add_row(whole, f"{record['accuracy']:.2f} %", style="bold")
     if "accuracy_valid" in record:
-        rows.add_row("ensemble, validation part", f"{record['accuracy_valid']:.2f} %")
+        rows.add_row(f"{whole}, validation part", f"{record['accuracy_valid']:.2f} %")
     display.console.print(rows)
     times = record["time"]
     display.print(

@@ -26,7 +26,8 @@ _KEYS: dict[str, type | tuple[type, ...]] = {
     "status": str,  # "ok" or "diverged"
     "accuracy": (int, float),  # of the ensemble on the test set, in percent
     "accuracy_layers": list,  # of each layer alone, first layer first
-    "accuracy_concat": (int, float),  # of the concatenated activations alone
+    # Of the concatenated activations alone; null where labels are not judged by them.
+    "accuracy_concat": (int, float, type(None)),
     "confusion": list,  # C x C counts: row = true label, column = predicted label
     "losses": list,  # layer x epoch, null where the loss was not finite
     "time": dict,  # compile_s, train_s, eval_s

@@ -18,7 +18,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -27,6 +27,7 @@ import numpy as np
 
 import ffjax
 from ffjax import (
+    backprop,
     config,
     cost,
     data,
@@ -210,7 +211,7 @@ class _Worker:
         spec = run.spec
         work = cost.cpu_seconds(spec)
         name = f"{run.cell.id} seed {run.seed}"
-        self._display.start_run(name, spec.num_layers, spec.epochs, work)
+        self._display.start_run(name, spec.num_stages, spec.epochs, work)
         self._limit_memory(spec)
         try:
             dataset = self._load(spec)
@@ -507,7 +508,6 @@ def train_and_evaluate(
       kept: where finished layers are kept, and taken from after an interruption.
       on_epochs: called with progress.
     """
-    arch = spec.architecture(dataset.num_classes)
     trained, earlier_train_s, earlier_compile_s = [], 0.0, 0.0
     if kept is not None:
         trained, earlier_train_s, earlier_compile_s = kept.load()
@@ -523,28 +523,17 @@ def train_and_evaluate(
             if kept is not None:
                 kept.save(index, layer, *times())
 
-        layers = train.train_network(
-            arch,
-            jax.random.key(seed),
-            dataset.train_images,
-            dataset.train_labels,
-            **spec.training(),
-            memory_budget=memory_budget(),
-            trained=trained,
-            on_epochs=on_epochs,
-            on_layer=keep,
+        layers, score = _TRAINERS[spec.trainer](
+            spec, jax.random.key(seed), dataset, trained, on_epochs, keep
         )
         train_s, compile_s = times()
         trained_at = time.perf_counter()
 
         def judge(images, labels):
-            params = [layer.params for layer in layers]
-            states = [layer.goodness_state for layer in layers]
-            part = dataclasses.replace(arch, widths=arch.widths[: len(layers)])
-            scores = evaluate.score_images(part, params, states, jnp.asarray(images))
+            scores = score(jnp.asarray(images))
             while not scores.is_ready():  # lets Ctrl-C through, unlike waiting in XLA
                 time.sleep(0.005)
-            return evaluate.evaluate(np.asarray(scores), labels)
+            return evaluate.evaluate(np.asarray(scores), labels, spec.ensemble)
 
         test = judge(dataset.test_images, dataset.test_labels)
         valid = None
@@ -552,12 +541,12 @@ def train_and_evaluate(
             valid = judge(dataset.valid_images, dataset.valid_labels)
         ended_at = time.perf_counter()
     eval_compile_s = clock.seconds + earlier_compile_s - compile_s
-    missing = spec.num_layers - len(layers)
+    missing = spec.num_layers - len(test.accuracy_layers)
     outcome: dict[str, Any] = {
         "status": "diverged" if layers[-1].is_diverged else "ok",
         "accuracy": test.accuracy,
         "accuracy_layers": [*test.accuracy_layers, *[None] * missing],
-        "accuracy_concat": test.accuracy_concat,
+        "accuracy_concat": test.accuracy_concat if spec.trainer == "ff" else None,
         "confusion": test.confusion.tolist(),
         "losses": [layer.losses.tolist() for layer in layers],
         "time": {
@@ -577,6 +566,61 @@ def train_and_evaluate(
         epoch = len(layers[-1].losses) - 1
         outcome["diverged_at"] = {"layer": len(layers) - 1, "epoch": epoch}
     return outcome
+
+
+# A trained network as layers, and the function that gives scores of images with it.
+_Trained = tuple[list[train.TrainedLayer], Callable[[jax.Array], Any]]
+
+
+def _train_forward_forward(
+    spec: config.RunSpec,
+    key: jax.Array,
+    dataset: data.Dataset,
+    trained: Sequence[train.TrainedLayer],
+    on_epochs: train.OnEpochs | None,
+    on_layer: train.OnLayer,
+) -> _Trained:
+    arch = spec.architecture(dataset.num_classes)
+    layers = train.train_network(
+        arch,
+        key,
+        dataset.train_images,
+        dataset.train_labels,
+        **spec.training(),
+        memory_budget=memory_budget(),
+        trained=trained,
+        on_epochs=on_epochs,
+        on_layer=on_layer,
+    )
+    part = dataclasses.replace(arch, widths=arch.widths[: len(layers)])
+    params = [layer.params for layer in layers]
+    states = [layer.goodness_state for layer in layers]
+    return layers, functools.partial(evaluate.score_images, part, params, states)
+
+
+def _train_backprop(
+    spec: config.RunSpec,
+    key: jax.Array,
+    dataset: data.Dataset,
+    trained: Sequence[train.TrainedLayer],
+    on_epochs: train.OnEpochs | None,
+    on_layer: train.OnLayer,
+) -> _Trained:
+    del trained, on_layer  # there is nothing whole to keep before the end
+    network = spec.backprop_network(dataset.num_classes)
+    whole = backprop.train_network(
+        network,
+        key,
+        dataset.train_images,
+        dataset.train_labels,
+        **spec.training(),
+        on_epochs=on_epochs,
+    )
+    score = functools.partial(backprop.score_images, network, whole.params)
+    return [whole], score
+
+
+_TRAINERS = {"ff": _train_forward_forward, "backprop": _train_backprop}
 
 
 def memory_budget() -> float:

@@ -271,14 +271,10 @@ def train_layer(
     """
     init_key, train_key = jax.random.split(key)
     width = pathway.input_width(arch, lower, inputs)
-    state = init_layer(arch, index, init_key, width, optimizer)
-    losses = jnp.full((epochs,), jnp.nan, jnp.float32)
     hyper = Hyper(jnp.float32(learning_rate), jnp.float32(threshold))
-    first, span = 0, epochs if on_epochs is None else 1
-    while first < epochs:
-        last = min(first + span, epochs)
-        started = time.perf_counter()
-        state, losses = train_epochs(
+
+    def program(state, losses, first, last):
+        return train_epochs(
             state,
             losses,
             train_key,
@@ -286,21 +282,47 @@ def train_layer(
             labels,
             tuple(lower),
             hyper,
-            jnp.int32(first),
-            jnp.int32(last),
+            first,
+            last,
             arch=arch,
             index=index,
             batch_size=batch_size,
             objective=objective,
             optimizer=optimizer,
         )
+
+    report = None if on_epochs is None else functools.partial(on_epochs, index)
+    state = init_layer(arch, index, init_key, width, optimizer)
+    return run_program(program, state, epochs, report)
+
+
+def run_program(
+    program: Callable[..., tuple[LayerState, Any]],
+    state: LayerState,
+    epochs: int,
+    report: Callable[[np.ndarray], None] | None,
+) -> TrainedLayer:
+    """Calls a compiled training program until its epochs are done or it diverges.
+
+    Args:
+      program: (state, losses, first epoch, one more than the last) -> state, losses.
+      state: the fresh layer.
+      epochs: of the whole training.
+      report: called with the losses so far about twice a second.
+    """
+    losses: Any = jnp.full((epochs,), jnp.nan, jnp.float32)
+    first, span = 0, epochs if report is None else 1
+    while first < epochs:
+        last = min(first + span, epochs)
+        started = time.perf_counter()
+        state, losses = program(state, losses, jnp.int32(first), jnp.int32(last))
         # Sleeping in Python, not waiting inside XLA, lets Ctrl-C through at once.
         while not losses.is_ready():
             time.sleep(0.005)
         done = np.asarray(losses)[:last]
         took = time.perf_counter() - started
-        if on_epochs is not None:
-            on_epochs(index, done)
+        if report is not None:
+            report(done)
         finite = np.isfinite(done)
         if not finite.all():
             losses = losses[: int(np.argmin(finite)) + 1]

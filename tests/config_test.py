@@ -41,6 +41,10 @@ def test_parameters_that_are_not_used_are_no_part_of_a_spec():
 def test_fields_that_a_run_does_not_use_have_their_defaults():
     symba = config.make_spec(loss="symba", threshold=5.0)
     assert symba == config.make_spec(loss="symba")
+    backprop = config.make_spec(trainer="backprop", goodness="moment", p=4)
+    assert backprop == config.make_spec(trainer="backprop", pathway="standard")
+    assert (backprop.pathway, backprop.goodness) == ("backprop", "cross_entropy")
+    assert config.make_spec(**dataclasses.asdict(backprop)) == backprop
 
 
 def test_ids_are_readable_and_tell_specs_apart():
@@ -61,6 +65,11 @@ def test_ids_are_readable_and_tell_specs_apart():
         {"loss_scale": 2.0},
         {"schedule": "cosine"},
         {"weight_decay": 0.1},
+        {"normalisation": "rms"},
+        {"peer_normalisation": 0.1},
+        {"ensemble": "later"},
+        {"trainer": "backprop"},
+        {"trainer": "backprop", "epochs": 5},
     ):
         name = config.cell_id(config.make_spec(**changes))
         assert name not in seen
@@ -107,6 +116,12 @@ def test_a_spec_survives_json():
         ({"loss_scale": 0.0}, "loss_scale=0.0: must be a number > 0"),
         ({"schedule": "x"}, "schedule='x': must be one of constant, cosine"),
         ({"weight_decay": -1.0}, "weight_decay=-1.0: must be a number >= 0"),
+        ({"trainer": "x"}, "trainer='x': must be one of ff, backprop"),
+        ({"pathway": "backprop"}, "pathway='backprop': must be one of standard, ffcl"),
+        ({"normalisation": "x"}, "normalisation='x': must be one of l2, rms"),
+        ({"peer_normalisation": -1.0}, "peer_normalisation=-1.0: must be a number >="),
+        ({"ensemble": "x"}, "ensemble='x': must be one of all, later"),
+        ({"ensemble": "later", "num_layers": 1}, "ensemble='later': needs num_layers"),
         ({"train_limit": -1}, "train_limit=-1"),
         ({"valid_fraction": 1.0}, r"valid_fraction=1.0: must be a number in \[0, 1\)"),
     ],

@@ -60,7 +60,7 @@ def test_the_concatenation_does_not_change_the_mean_of_squares(rng):
     scores = np.asarray(evaluate.score_images(arch, params, states, images))
     np.testing.assert_allclose(scores[:, -1], scores[:, :-1].mean(1), rtol=1e-5)
     without = scores[:, :-1].sum(1).argmax(-1)
-    np.testing.assert_array_equal(evaluate.ensemble(scores).argmax(-1), without)
+    np.testing.assert_array_equal(evaluate.ENSEMBLES["all"](scores).argmax(-1), without)
 
 
 def test_a_planted_winner_is_predicted_and_every_image_counts():

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from ffjax import evaluate, goodness, layer, objective, pathway, train
+from ffjax import backprop, evaluate, goodness, layer, objective, pathway, train
 
 NUM, INPUTS, WIDTH, CLASSES = 50, 12, 16, 4
 
@@ -108,3 +108,31 @@ def test_evaluation_and_the_step_between_layers(name, function):
     )
     inputs = jnp.zeros((NUM, first_inputs(arch)))
     lower_for_cuda(lambda p, x: pathway.advance(arch, 0, p, x), params[0], inputs)
+
+
+def test_backpropagation():
+    network = backprop.Network((WIDTH,) * 2, "gelu", True, CLASSES)
+    optimizer = train.Optimizer("half_linear", weight_decay=0.1)
+    state = jax.eval_shape(
+        lambda key: backprop.init(network, key, INPUTS, optimizer), jax.random.key(0)
+    )
+    images = jnp.zeros((NUM, INPUTS))
+    lower_for_cuda(
+        backprop.train_epochs,
+        state,
+        jnp.zeros(3),
+        jax.random.key(0),
+        images,
+        jnp.zeros(NUM, jnp.int32),
+        jnp.float32(1),
+        jnp.int32(0),
+        jnp.int32(1),
+        network=network,
+        batch_size=20,
+        optimizer=optimizer,
+    )
+    lower_for_cuda(
+        lambda params, x: backprop.score_images(network, params, x),
+        state.params,
+        images,
+    )

@@ -21,6 +21,7 @@ ORDER = [
     "objective",
     "pathway",
     "train",
+    "backprop",
     "evaluate",
     "config",
     "demo",

@@ -13,7 +13,14 @@ from typing import Any
 
 from ffjax import paper, results
 
-METHOD = ("pathway", "goodness", "activation", "norm_gate", *paper.PARAMETERS)
+METHOD = (
+    "trainer",
+    "pathway",
+    "goodness",
+    "activation",
+    "norm_gate",
+    *paper.PARAMETERS,
+)
 # Fields that say where data come from or which runs to do, not what is measured.
 _NOT_A_SETTING = ("data_dir", "seed", "seeds")
 
