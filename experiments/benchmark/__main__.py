@@ -9,6 +9,7 @@ import pathlib
 import sys
 import tempfile
 import time
+from typing import Any
 
 from absl import flags
 
@@ -54,9 +55,12 @@ def main() -> int:
         size = dataclasses.replace(size, rounds=values.rounds)
     started = time.perf_counter()
     machine = show.describe_machine()
-    found = {"size": {"name": values.size, **dataclasses.asdict(size)}}
-    found |= {"machine": machine, **measure_all(measure, size)}
-    found |= measure_processes(values.size, size.rounds if values.size == "full" else 1)
+    found: dict[str, Any] = {
+        "size": {"name": values.size, **dataclasses.asdict(size)},
+        "machine": machine,
+        **measure_all(measure, size),
+        **measure_processes(values.size, size.rounds if values.size == "full" else 1),
+    }
     found["seconds"] = time.perf_counter() - started
     folder = pathlib.Path(values.output)
     show.write(found, folder)
@@ -113,7 +117,7 @@ def measure_processes(size: str, rounds: int) -> dict[str, list]:
             arguments = ("memory", framework, pathway, size)
             _, peaks = child.run(*arguments, environment=plain)
             memory.append({"pathway": pathway, "framework": framework, **peaks})
-    starts = {"without a cache": [], "first start": [], "warm start": []}
+    starts = {"none": [], "empty": [], "filled by an earlier start": []}
     for turn in range(rounds):
         with tempfile.TemporaryDirectory() as folder:
             kept = {**plain, "FFJAX_CACHE_DIR": folder}

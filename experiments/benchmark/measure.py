@@ -261,16 +261,16 @@ def make_torch_network(prepared: Prepared, num_inputs: int) -> recipe.Network:
     return network
 
 
-@torch.no_grad()
 def load_layer(network: recipe.Network, index: int, params, state) -> None:
     """Copies a layer's weights into the PyTorch network."""
     kernel, label_kernel = params["kernel"], params.get("label_kernel")
     if network.pathway == "standard" and index == 0:
         kernel = jnp.concatenate([kernel, label_kernel])
-    network.layers[index].weight.copy_(_to_torch(kernel.T))
-    network.layers[index].bias.copy_(_to_torch(params["bias"]))
+    weights = {"weight": _to_torch(kernel.T), "bias": _to_torch(params["bias"])}
+    network.layers[index].load_state_dict(weights)
     if network.pathway == "ffcl":
-        network.label_layers[index].weight.copy_(_to_torch(label_kernel.T))
+        label_weights = {"weight": _to_torch(label_kernel.T)}
+        network.label_layers[index].load_state_dict(label_weights)
     if not isinstance(state, tuple):
         network.running_means[index] = _to_torch(state)
 
