@@ -18,7 +18,7 @@ from typing import Any
 import ml_collections
 from ml_collections import config_dict
 
-from ffjax import backprop, data, goodness, layer
+from ffjax import backprop, data, goodness, layer, params
 from ffjax.errors import UserError
 from ffjax.evaluate import ENSEMBLES
 from ffjax.objective import LOSSES, NEGATIVES, USES_THRESHOLD, Objective
@@ -46,6 +46,7 @@ class RunSpec:
     )
     alpha: float | None = 1.5  # of entmax
     p: int | None = 6  # of moment
+    goodness_params: str = ""  # of any goodness function, "q=4,beta=0.5"
     num_layers: int = 4
     width: int = 2000  # units of each layer
     epochs: int = 60  # of each layer
@@ -65,21 +66,21 @@ class RunSpec:
     test_limit: int = 0  # how many test images to use; 0 = all
     valid_fraction: float = 0.0  # of the training images, kept for validation
 
-    def goodness_params(self) -> dict[str, Any]:
-        """The goodness function's parameters that are fields of a run."""
+    def goodness_arguments(self) -> dict[str, Any]:
+        """The goodness function's parameters that are set in this run."""
         known = goodness.find(self.goodness).defaults
         values = {
             name: getattr(self, field)
             for name, field in _PARAM_FIELDS.items()
-            if name in known
+            if name in known and getattr(self, field) is not None
         }
-        return {name: value for name, value in values.items() if value is not None}
+        return {**values, **params.parse(self.goodness_params)}
 
     def architecture(self, num_classes: int) -> Architecture:
         """The network of this run."""
         return Architecture(
             pathway=self.pathway,
-            goodness=goodness.make(self.goodness, **self.goodness_params()),
+            goodness=goodness.make(self.goodness, **self.goodness_arguments()),
             activation=self.activation,
             norm_gate=self.norm_gate,
             widths=(self.width,) * self.num_layers,
@@ -139,6 +140,7 @@ _OF_BACKPROP: dict[str, Any] = {
     "k_fraction": None,
     "alpha": None,
     "p": None,
+    "goodness_params": "",
     "threshold": RunSpec.threshold,
     "negatives": RunSpec.negatives,
     "loss": RunSpec.loss,
@@ -166,6 +168,7 @@ PINNED = (
     "k_fraction",
     "alpha",
     "p",
+    "goodness_params",
 )
 
 
@@ -215,8 +218,11 @@ def expand(
                 sections = tuple(dict.fromkeys((*found.sections, section)))
                 cell = Cell(cell.id, cell.spec, seeds, sections)
             cells[cell.id] = cell
-    for name, value in chosen.items():
-        make_spec(**{name: value})  # an impossible value is told as such
+    for name, value in chosen.items():  # an impossible value is told as such
+        if name == "goodness_params":  # whose names depend on the cell's function
+            params.parse(value)
+        else:
+            make_spec(**{name: value})
     kept = [cell for cell in cells.values() if _is_chosen(cell.spec, chosen)]
     if not kept:
         asked = ", ".join(f"{name}={value!r}" for name, value in chosen.items())
@@ -261,6 +267,7 @@ def _canonical(spec: RunSpec) -> RunSpec:
             changes[field] = None
         elif value is None:
             changes[field] = used[name]
+    changes["goodness_params"] = _canonical_params(spec)
     if spec.loss == "softmax" and spec.negatives != "all":
         raise UserError(
             f"negatives={spec.negatives!r}: must be 'all' with loss='softmax', which "
@@ -271,6 +278,31 @@ def _canonical(spec: RunSpec) -> RunSpec:
     if spec.ensemble == "later" and spec.num_layers == 1:
         raise UserError("ensemble='later': needs num_layers >= 2")
     return dataclasses.replace(spec, **changes)
+
+
+def _canonical_params(spec: RunSpec) -> str:
+    """All parameters of a user's own function, those set anew of a built-in one."""
+    known = goodness.find(spec.goodness).defaults
+    numbers = {
+        name: default
+        for name, default in known.items()
+        if name not in _PARAM_FIELDS and type(default) in (int, float)
+    }
+    given = params.parse(spec.goodness_params)
+    for name in given:
+        if name not in numbers:
+            allowed = ", ".join(numbers) or "none"
+            field = _PARAM_FIELDS.get(name)
+            hint = f"; {name} is set by {field}" if field else ""
+            raise UserError(
+                f"goodness_params={spec.goodness_params!r}: {spec.goodness} has no "
+                f"such parameter {name!r} (it has: {allowed}{hint})"
+            )
+        if type(numbers[name]) is float:
+            given[name] = float(given[name])
+    if ":" not in spec.goodness:  # so that the paper's runs keep their names
+        return params.render({k: v for k, v in given.items() if v != numbers[k]})
+    return params.render({**numbers, **given})
 
 
 def check_field_name(name: str) -> None:
@@ -304,6 +336,7 @@ def cell_id(spec: RunSpec) -> str:
     parts += [f"k{spec.k_fraction:g}"] if spec.k_fraction is not None else []
     parts += [f"a{spec.alpha:g}"] if spec.alpha is not None else []
     parts += [f"p{spec.p}"] if spec.p is not None else []
+    parts += [spec.goodness_params]
     parts += [spec.activation, "gate" if spec.norm_gate else ""]
     parts += [f"{spec.num_layers}x{spec.width}", f"e{spec.epochs}", digest[:8]]
     clean = [re.sub(r"[^A-Za-z0-9_.]+", "_", part)[:48] for part in parts]
@@ -326,7 +359,10 @@ def _make_cell(fields: Mapping[str, Any], sections: tuple[str, ...]) -> Cell:
 def _is_chosen(spec: RunSpec, chosen: Mapping[str, Any]) -> bool:
     for name, value in chosen.items():
         found = getattr(spec, name)
-        if isinstance(value, float) and isinstance(found, float):
+        if name == "goodness_params":
+            if not params.parse(value).items() <= params.parse(found).items():
+                return False
+        elif isinstance(value, float) and isinstance(found, float):
             if not math.isclose(found, value, rel_tol=1e-9):
                 return False
         elif found != value:
@@ -398,6 +434,7 @@ def _check_field(name: str, value: Any) -> None:
 
 _NAMES = {
     "dataset": f"one of {', '.join(data.DATASETS)}, or the path of an .npz file",
+    "goodness_params": params.ALLOWED,
     "goodness": f"one of {', '.join(goodness.GOODNESS)}, or module:function",
     "seeds": "integers >= 0, separated by commas",
     "data_dir": "a folder with prepared TFDS datasets or the official files",

@@ -5,6 +5,7 @@ import json
 import math
 import os
 import pathlib
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -13,7 +14,7 @@ import numpy as np
 import safetensors
 from safetensors import numpy as safetensors_numpy
 
-from ffjax import config, evaluate, files, goodness, pathway, train
+from ffjax import config, evaluate, files, goodness, params, pathway, train
 from ffjax.errors import UserError
 
 _FORMAT = "ffjax-network-1"
@@ -94,6 +95,7 @@ def fit(
     k_fraction: float | None = None,
     alpha: float = 1.5,
     p: int = 6,
+    goodness_params: Mapping[str, float] | None = None,
     num_layers: int = 2,
     width: int = 500,
     epochs: int = 20,
@@ -126,6 +128,7 @@ def fit(
       k_fraction: of topk, contrast_topk and ln_topk; None: the paper's.
       alpha: of entmax.
       p: of moment.
+      goodness_params: other parameters of the goodness function, by name.
       num_layers: how many layers.
       width: units of each layer.
       epochs: of each layer.
@@ -161,6 +164,7 @@ def fit(
         k_fraction=k_fraction,
         alpha=alpha,
         p=p,
+        goodness_params=params.render(goodness_params or {}),
         num_layers=num_layers,
         width=width,
         epochs=epochs,

@@ -14,6 +14,9 @@ from collections.abc import Mapping
 from importlib import resources
 from typing import Any
 
+from ffjax import params
+from ffjax.errors import UserError
+
 CITATION = (
     "T. R. Akkuş, Ş. T. Kocabay, K. A. Yüksel, H. Sawaf: Selectivity and Shape in "
     "the Design of Forward-Forward Goodness Functions (preprint)"
@@ -177,8 +180,15 @@ def _rows() -> tuple[Row, ...]:
 
 
 def label(name: Any) -> str:
-    """How a goodness function, activation, pathway or dataset is printed."""
-    return LABELS.get(name, str(name)) if isinstance(name, str) else str(name)
+    """How a goodness function, activation, pathway or dataset is printed.
+
+    Of a user's own module:function the function alone.
+    """
+    if not isinstance(name, str):
+        return str(name)
+    module, _, function = name.rpartition(":")
+    own = function if module and function.isidentifier() else name
+    return LABELS.get(name, own)
 
 
 @functools.cache
@@ -263,21 +273,25 @@ def parameters(spec: Mapping[str, Any]) -> dict[str, float]:
     """The goodness parameters in force: given, or the paper's default."""
     goodness = spec.get("goodness")
     given = {key: spec[key] for key in PARAMETERS if spec.get(key) is not None}
+    own = _own_parameters(spec)
     if goodness in DEFAULTS:
         name, default = DEFAULTS[goodness]
-        return {name: given.get(name, default)}
+        return {name: given.get(name, default), **own}
     # The paper's other functions take none; a user's own may take any of them.
-    return {} if goodness in LABELS else given
+    return own if goodness in LABELS else {**given, **own}
+
+
+def _own_parameters(spec: Mapping[str, Any]) -> dict[str, float]:
+    try:
+        return params.parse(spec.get("goodness_params") or "")
+    except UserError:  # a record that was changed by hand
+        return {}
 
 
 def parameter_text(spec: Mapping[str, Any]) -> str:
     """The parameters in force as text: "k = 2 %", "alpha = 1.5", "p = 6" or ""."""
-    found = parameters(spec)
     parts = []
-    for name in PARAMETERS:
-        if name not in found:
-            continue
-        value = found[name]
+    for name, value in parameters(spec).items():
         if not isinstance(value, int | float):
             parts.append(f"{name} = {value}")
         elif name == "k_fraction":
@@ -289,6 +303,8 @@ def parameter_text(spec: Mapping[str, Any]) -> str:
 
 def _same_method(row: Row, spec: Mapping[str, Any]) -> bool:
     if row.pathway != spec.get("pathway") or row.goodness != spec.get("goodness"):
+        return False
+    if spec.get("goodness_params"):  # the paper has no other values of these
         return False
     if row.goodness not in DEFAULTS:
         return True

@@ -13,6 +13,7 @@ PACKAGE = pathlib.Path(ffjax.__file__).parent
 ORDER = [
     "errors",
     "files",
+    "params",
     "data",
     "norm",
     "layer",

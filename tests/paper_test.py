@@ -123,7 +123,7 @@ def test_parameters_are_compared_as_numbers():
 
 def test_missing_optional_fields_mean_the_paper_and_unknown_ones_do_no_harm():
     row = _row("tab:main", goodness="sos", activation="relu")
-    spec = _spec(row, trainer="scan")
+    spec = _spec(row, unknown_field="scan")
     for field in ("train_limit", "test_limit", "valid_fraction", "p", "alpha"):
         del spec[field]
     assert paper.matches(row, spec)

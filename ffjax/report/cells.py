@@ -20,6 +20,7 @@ METHOD = (
     "activation",
     "norm_gate",
     *paper.PARAMETERS,
+    "goodness_params",
 )
 # Fields that say where data come from or which runs to do, not what is measured.
 _NOT_A_SETTING = ("data_dir", "seed", "seeds")

@@ -271,7 +271,7 @@ def _verdicts(claims: Iterable[Claim], scope: Scope) -> list[Verdict]:
 
 def _paper_cell(row: paper.Row) -> Cell:
     spec = {
-        field: getattr(row, field)
+        field: getattr(row, field, None)  # what the paper does not vary
         for field in ("dataset", "num_layers", "width", *cells_lib.METHOD)
     }
     return Cell(

@@ -175,7 +175,7 @@ def _paper_curve(
     values = {
         getattr(row, name)
         for row in paper.rows()
-        if row.goodness == goodness and getattr(row, name) is not None
+        if row.goodness == goodness and getattr(row, name, None) is not None
     }
     points = []
     for value in sorted(values):

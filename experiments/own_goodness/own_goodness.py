@@ -1,0 +1,43 @@
+"""A goodness function of one's own beside built-in ones, and a sweep of its parameter.
+
+    python -m ffjax.main --config=experiments/own_goodness/own_goodness.py
+
+from the folder of the repository, which makes the function's module importable. It
+needs no data, and about two minutes on 2 cores; runs/own_goodness/report/index.html
+shows it all. Sections: compare, sweep.
+"""
+
+from ffjax import config
+from ffjax.errors import UserError
+
+OWN = "experiments.own_goodness.norm_ratio:norm_ratio"
+PATHWAYS = ("standard", "ffcl")
+
+SECTIONS = {
+    "compare": config.product(
+        goodness=("sos", "burstiness", "moment", OWN), pathway=PATHWAYS
+    ),
+    "sweep": config.product(
+        goodness=[OWN],
+        goodness_params=("q=3", "q=4", "q=6", "q=8", "q=12"),
+        pathway=PATHWAYS,
+    ),
+}
+
+
+def get_config(section=None):
+    """Both sections, or one of them."""
+    if section is not None and section not in SECTIONS:
+        raise UserError(
+            f"config section {section!r}: must be one of {', '.join(SECTIONS)}"
+        )
+    fields = config.default()
+    fields.dataset = "fashion_mini"
+    fields.num_layers = 2
+    fields.width = 300
+    fields.epochs = 20
+    fields.batch_size = 100
+    fields.grid = {
+        name: cells for name, cells in SECTIONS.items() if section in (None, name)
+    }
+    return fields
