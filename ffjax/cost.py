@@ -21,13 +21,24 @@ def flops(spec: config.RunSpec) -> float:
     """Floating-point operations in the matrix products of one run."""
     train_size, test_size, num_inputs, num_classes = _sizes(spec)
     carries_label = spec.pathway == "standard"
-    # Of inputs that depend on the label, training sees two kinds and evaluation C.
-    kinds, candidates = (2, num_classes) if carries_label else (1, 1)
+    candidates = num_classes if carries_label else 1
     first, later = num_inputs * spec.width, (spec.num_layers - 1) * spec.width**2
-    # A product forward and one for the weights' gradient; no gradient of the inputs.
-    step = 4 * (first + kinds * later)
+    # In the first layer a product forward and one for the weights' gradient.
+    step = 2 * (2 * first + _later_products(spec, num_classes) * later)
     look = 2 * (first + candidates * later)
     return float(train_size * (spec.epochs * step + look) + test_size * look)
+
+
+def _later_products(spec: config.RunSpec, num_classes: int) -> int:
+    """Products of a step in a layer above the first: forward and of gradients."""
+    if spec.trainer == "backprop":
+        return 3  # its inputs have a gradient, too
+    if spec.pathway != "standard":
+        return 2
+    # Inputs depend on the label: there are as many kinds as a step has labels.
+    kinds = num_classes if spec.negatives == "all" else 2
+    tried = num_classes - 1 if spec.negatives == "hard" else 0
+    return 2 * kinds + tried
 
 
 def cpu_seconds(spec: config.RunSpec) -> float:

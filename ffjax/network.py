@@ -229,6 +229,8 @@ def load(path: str | os.PathLike[str]) -> Network:
             normalisation=header.get("normalisation", "l2"),
             ensemble=header.get("ensemble", "all"),
         )
+        if arch.ensemble not in evaluate.ENSEMBLES:
+            raise ValueError(f"ensemble {arch.ensemble!r}")
         layers = tuple(
             layer_from_tensors(tensors, prefix=f"layer{index}.")
             for index in range(len(arch.widths))

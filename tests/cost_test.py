@@ -23,6 +23,20 @@ def test_products_of_a_small_run_counted_by_hand():
     assert _flops(pathway="standard", **fields) == steps + looks
 
 
+def test_products_of_other_objectives_and_of_backpropagation():
+    fields = {"dataset": "mnist", "num_layers": 2, "width": 100, "epochs": 3}
+    later = 60_000 * 3 * 2 * 100 * 100  # one product of a later layer in every step
+    for pathway, choice, more in (
+        ("ffcl", {"negatives": "hard"}, 0),
+        ("ffcl", {"negatives": "all"}, 0),
+        ("standard", {"negatives": "hard"}, 9),
+        ("standard", {"negatives": "all"}, 20 - 4),
+        ("ffcl", {"trainer": "backprop"}, 1),
+    ):
+        fields["pathway"] = pathway
+        assert _flops(**fields, **choice) == _flops(**fields) + more * later
+
+
 def test_limits_count():
     few = _flops(dataset="mnist", train_limit=6000, test_limit=1000)
     assert few == pytest.approx(_flops(dataset="mnist") / 10)

@@ -1,3 +1,5 @@
+import dataclasses
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -61,6 +63,25 @@ def test_the_concatenation_does_not_change_the_mean_of_squares(rng):
     np.testing.assert_allclose(scores[:, -1], scores[:, :-1].mean(1), rtol=1e-5)
     without = scores[:, :-1].sum(1).argmax(-1)
     np.testing.assert_array_equal(evaluate.ENSEMBLES["all"](scores).argmax(-1), without)
+
+
+def test_the_later_layers_vote_without_the_first_and_the_concatenation():
+    scores = np.arange(2 * 4 * 3, dtype=np.float32).reshape(2, 4, 3) ** 2
+    expected = scores[:, 1] + scores[:, 2]
+    np.testing.assert_array_equal(evaluate.ENSEMBLES["later"](scores), expected)
+    scores[:, 1:3, 2] += 1000
+    labels = np.array([2, 2])
+    assert evaluate.evaluate(scores, labels, "later").accuracy == 100.0
+
+
+@pytest.mark.parametrize("name", pathway.PATHWAYS)
+def test_rms_normalised_inputs_have_a_mean_square_of_1(rng, name):
+    arch, params, _ = untrained(name, "sos")
+    arch = dataclasses.replace(arch, normalisation="rms")
+    x = pathway.encode(arch, jnp.asarray(rng.normal(size=(5, 12)), jnp.float32))
+    np.testing.assert_allclose(jnp.mean(x * x, axis=-1), 1, rtol=1e-5)
+    x = pathway.advance(arch, 0, params[0], x)
+    np.testing.assert_allclose(jnp.mean(x * x, axis=-1), 1, rtol=1e-5)
 
 
 def test_a_planted_winner_is_predicted_and_every_image_counts():

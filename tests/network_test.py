@@ -49,6 +49,27 @@ def test_the_running_mean_is_saved_too(toy, tmp_path):
     np.testing.assert_array_equal(loaded.scores(toy[0]), network.scores(toy[0]))
 
 
+def test_hintons_network_learns_and_is_saved(toy, tmp_path):
+    images, labels = toy
+    fields = {
+        "pathway": "standard",
+        "goodness": "sos",
+        "activation": "relu",
+        "threshold": 1.0,
+        "loss_scale": 16.0,
+        "normalisation": "rms",
+        "peer_normalisation": 0.03,
+        "ensemble": "later",
+        "schedule": "half_linear",
+    }
+    network = ffjax.fit(*toy, **{**SMALL, "epochs": 20, **fields})
+    assert np.mean(network.predict(images) == labels) > 0.9
+    network.save(tmp_path / "n")
+    loaded = ffjax.load(tmp_path / "n")
+    assert loaded.arch == network.arch
+    np.testing.assert_array_equal(loaded.scores(images), network.scores(images))
+
+
 def test_images_of_any_shape_and_type(rng):
     images = rng.integers(0, 256, size=(30, 4, 4, 3)).astype(np.uint8)
     images[..., 2] = 7  # a constant channel must not divide by zero
