@@ -8,6 +8,7 @@ alpha = 1 is the limit softmax, alpha = 2 is sparsemax.
 """
 
 import functools
+import math
 
 import jax
 import jax.numpy as jnp
@@ -48,6 +49,8 @@ def entmax(x: jax.Array, alpha: float) -> jax.Array:
 def _entmax(x: jax.Array, alpha: float) -> jax.Array:
     # Subtracting the maximum puts tau into [-1, 0], whatever the scale of x.
     z = (alpha - 1) * (x - jnp.max(x, axis=-1, keepdims=True))
+    if alpha > 2:
+        return _bisect_peak(z, alpha)
     # Near alpha = 1 the exponent is large and tau is near -1. There tau + 1 is searched
     # for, so that the small difference to -1 keeps all its digits.
     near_softmax = alpha < 1.1
@@ -63,6 +66,10 @@ def _entmax_jvp(alpha, primals, tangents):
     inside = p > 0
     # The argument is guarded too: 0 ** negative would poison the gradient of this rule.
     s = jnp.where(inside, jnp.where(inside, p, 1) ** (2 - alpha), 0)
+    if alpha > 2:
+        # The slope is infinite at the edge of the support; a large finite one keeps
+        # products with zero at zero.
+        s = jnp.minimum(s, float(jnp.finfo(p.dtype).max) ** 0.75)
     mean = jnp.sum(s * dx, axis=-1, keepdims=True) / jnp.sum(s, axis=-1, keepdims=True)
     return p, s * (dx - mean)
 
@@ -71,10 +78,9 @@ def _find_threshold(z: jax.Array, alpha: float, near_softmax: bool) -> jax.Array
     """The tau in [-1, 0] with sum_i [z_i - tau]_+^q = 1, q = 1/(alpha - 1), max z = 0.
 
     Bisection of a bracket [low, high], with a Newton step in place of the midpoint
-    where that is safe. For alpha <= 2 the q-norm of [z - tau]_+ is convex in tau and
-    close to linear, so Newton's method on (norm - 1) climbs from -1 without
-    overshooting: five steps are typical where halving needs 24. For alpha > 2 it is not
-    convex, and the steps are plain halvings.
+    where that stays inside. For alpha <= 2 the q-norm of [z - tau]_+ is convex in tau
+    and close to linear, so Newton's method on (norm - 1) climbs from -1 without
+    overshooting: five steps are typical where halving needs 24.
 
     With near_softmax, tau + 1 is returned.
     """
@@ -93,23 +99,44 @@ def _find_threshold(z: jax.Array, alpha: float, near_softmax: bool) -> jax.Array
         low = jnp.where(mass >= 1, tau, low)
         high = jnp.where(mass >= 1, high, tau)
         middle = (low + high) / 2
-        if alpha <= 2:
-            slope = jnp.sum(
-                _power(z - tau, q - 1, near_softmax), axis=-1, keepdims=True
-            )
-            newton = tau + (mass - mass ** (2 - alpha)) / slope
-            following = jnp.where((newton >= low) & (newton <= high), newton, middle)
-        else:
-            following = middle
+        slope = jnp.sum(_power(z - tau, q - 1, near_softmax), axis=-1, keepdims=True)
+        newton = tau + (mass - mass ** (2 - alpha)) / slope
+        following = jnp.where((newton >= low) & (newton <= high), newton, middle)
         # Newton's last step leaves the square of its length as the error, so that the
         # tolerance can stay above the rounding error of a sum over a wide layer.
-        tolerance = 32 * eps if alpha <= 2 else eps
         scale = jnp.abs(following - shift)
-        done = jnp.all(jnp.abs(following - tau) <= tolerance * scale)
+        done = jnp.all(jnp.abs(following - tau) <= 32 * eps * scale)
         return step + 1, low, high, following, done
 
     initial = (0, start + (shift - 1), start + shift, start + (shift - 1), False)
     return jax.lax.while_loop(is_running, search, initial)[3]
+
+
+def _bisect_peak(z: jax.Array, alpha: float) -> jax.Array:
+    """alpha-entmax for alpha > 2, where max z = 0.
+
+    There the mass is not convex in tau, and tau = -p_max^(alpha - 1) may be too small
+    for a float. So the largest probability itself, which lies in [1/d, 1], is found by
+    plain halving: p_i = [p_max^(alpha - 1) + z_i]_+^(1 / (alpha - 1)).
+    """
+
+    def probabilities(peak):
+        p = _power(peak ** (alpha - 1) + z, 1 / (alpha - 1), near_softmax=False)
+        return jnp.where(z == 0, peak, p)
+
+    def halve(_, bracket):
+        low, high = bracket
+        middle = (low + high) / 2
+        mass = jnp.sum(probabilities(middle), axis=-1, keepdims=True)
+        return jnp.where(mass >= 1, low, middle), jnp.where(mass >= 1, middle, high)
+
+    width = z.shape[-1]
+    start = jnp.full_like(z[..., :1], 1 / width), jnp.ones_like(z[..., :1])
+    # One halving for each bit of the result, and of its smallest value.
+    num_steps = jnp.finfo(z.dtype).nmant + 2 + math.ceil(math.log2(width + 1))
+    low, high = jax.lax.fori_loop(0, num_steps, halve, start)
+    p = probabilities((low + high) / 2)
+    return p / jnp.sum(p, axis=-1, keepdims=True)
 
 
 def _power(v: jax.Array, exponent: float, near_softmax: bool) -> jax.Array:

@@ -83,6 +83,7 @@ def register(fn=None, *, running=None) -> Any:
 
 
 def _register(fn: Callable[..., jax.Array], running: Any) -> Definition:
+    _check_signature(fn, num_arrays=1 if running is None else 2)
     definition = Definition(fn.__name__, fn, running)
     # A user's module may be imported under two names; a built-in may not be replaced.
     existing = GOODNESS.get(fn.__name__)
@@ -92,6 +93,20 @@ def _register(fn: Callable[..., jax.Array], running: Any) -> Definition:
         )
     GOODNESS[fn.__name__] = definition
     return definition
+
+
+def _check_signature(fn: Callable[..., jax.Array], num_arrays: int) -> None:
+    """Tells parameters from arrays; ``make(name)`` must know what each one is."""
+    parameters = list(inspect.signature(fn).parameters.values())
+    for parameter in parameters[num_arrays:]:
+        if parameter.kind != parameter.KEYWORD_ONLY or parameter.default is (
+            parameter.empty
+        ):
+            raise UserError(
+                f"goodness {fn.__name__!r}: parameter {parameter.name!r} must be "
+                f"keyword-only and have a default: ({parameters[0].name}, *, "
+                f"{parameter.name}=...)"
+            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,11 +126,17 @@ class Goodness:
         h = jnp.asarray(h)
         if not jnp.issubdtype(h.dtype, jnp.floating):
             h = h.astype(jnp.float32)
-        if self.definition.running is None:
-            return self.definition.fn(h, **dict(self.params))
-        mean = state if isinstance(state, jax.Array) else self.init()
-        mean = jax.lax.stop_gradient(mean).astype(h.dtype)
-        return self.definition.fn(h, mean, **dict(self.params))
+        arrays = [h]
+        if self.definition.running is not None:
+            mean = state if isinstance(state, jax.Array) else self.init()
+            arrays.append(jax.lax.stop_gradient(mean).astype(h.dtype))
+        value = self.definition.fn(*arrays, **dict(self.params))
+        if jnp.shape(value) != h.shape[:-1]:
+            raise UserError(
+                f"goodness {self.definition.name!r}: gives {jnp.shape(value)} for "
+                f"activations of shape {h.shape}; must reduce the last axis alone"
+            )
+        return value
 
     def init(self) -> Any:
         """The state of an untrained layer."""
@@ -178,9 +199,12 @@ def _find_in_module(name: str) -> Definition:
     module_name, _, function_name = name.partition(":")
     try:
         module = importlib.import_module(module_name)
-    except (ImportError, ValueError) as error:
+    except UserError:
+        raise
+    except Exception as error:  # whatever a user's module does when it is run
+        what = " ".join(f"{type(error).__name__}: {error}".split())
         raise UserError(
-            f"goodness={name!r}: cannot import module {module_name!r} ({error}); it "
+            f"goodness={name!r}: cannot import module {module_name!r} ({what}); it "
             "must lie in the current folder or on PYTHONPATH"
         ) from None
     definition = getattr(module, function_name, None)
@@ -196,7 +220,7 @@ def _find_in_module(name: str) -> Definition:
 _DOMAINS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "fraction": (lambda v: _is_number(v) and 0 < v <= 1, "a number in (0, 1]"),
     "alpha": (lambda v: _is_number(v) and 1 <= v < math.inf, "a number >= 1"),
-    "p": (lambda v: type(v) is int and v >= 1, "an integer >= 1"),
+    "p": (lambda v: type(v) is int and 1 <= v <= 32, "an integer from 1 to 32"),
 }
 
 
@@ -318,7 +342,7 @@ def burstiness(h: jax.Array) -> jax.Array:
 
 @register
 def ln_burstiness(h: jax.Array) -> jax.Array:
-    r"""g = g_burst(LN(h)), the same function up to the eps in LN (section 3.4)."""
+    r"""g = g_burst(LN(h)), the same up to the eps in LN (section 4.3, appendix E)."""
     return _standard_moment(norm.layer_norm(h), 4)
 
 
@@ -341,7 +365,7 @@ def _standard_moment(h: jax.Array, p: int) -> jax.Array:
     # Powers of the standardised values stay in range where m_p and m_2^(p/2) would not.
     # The eps is far below the 1e-4 that the variance has in an untrained layer.
     standard = centred * jax.lax.rsqrt(second + 1e-8)
-    normal = math.prod(range(p - 1, 0, -2)) if p % 2 == 0 else 0
+    normal = float(math.prod(range(p - 1, 0, -2))) if p % 2 == 0 else 0.0
     return jnp.mean(jax.lax.integer_pow(standard, p), axis=-1) - normal
 
 

@@ -187,7 +187,9 @@ def test_low_moments_are_zero_and_pull_nowhere(rng, p):
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize(("p", "normal"), [(3, 0), (4, 3), (5, 0), (6, 15), (8, 105)])
+@pytest.mark.parametrize(
+    ("p", "normal"), [(3, 0), (4, 3), (5, 0), (6, 15), (8, 105), (22, 13749310575)]
+)
 def test_moments_subtract_those_of_a_normal_distribution(rng, p, normal):
     h = rng.normal(size=500)
     standard = (h - h.mean()) / h.std()
@@ -264,9 +266,10 @@ def test_defaults_are_the_papers():
         ("sos", {"alpha": 2}, "no parameter 'alpha'"),
         ("entmax", {"alpha": 0.5}, "alpha=0.5: must be a number >= 1"),
         ("entmax", {"alpha": math.nan}, "alpha=nan"),
-        ("moment", {"p": 0}, "p=0: must be an integer >= 1"),
+        ("moment", {"p": 0}, "p=0: must be an integer from 1 to 32"),
         ("moment", {"p": 2.5}, "p=2.5"),
         ("moment", {"p": True}, "p=True"),
+        ("moment", {"p": 33}, "p=33"),
         ("topk", {"fraction": 0}, r"fraction=0: must be a number in \(0, 1\]"),
         ("topk", {"fraction": 1.5}, "fraction=1.5"),
         ("no_such_module:f", {}, "cannot import module 'no_such_module'"),
@@ -295,3 +298,19 @@ def test_a_function_of_your_own(tmp_path, monkeypatch, rng):
     assert goodness.make("l4_over_l2").definition is g.definition
     with pytest.raises(UserError, match="built-in"):
         goodness.register(goodness.sos.fn)
+
+
+def test_a_function_of_your_own_that_cannot_work(tmp_path, monkeypatch):
+    monkeypatch.setattr(goodness, "GOODNESS", dict(goodness.GOODNESS))
+    with pytest.raises(UserError, match="parameter 'p' must be keyword-only"):
+        goodness.register(lambda h, p=3: h.sum(-1))
+    with pytest.raises(UserError, match="have a default"):
+        goodness.register(lambda h, *, q: h.sum(-1))
+    unreduced = goodness.register(lambda h: h)
+    g = goodness.Goodness(unreduced, ())
+    with pytest.raises(UserError, match=r"gives \(4, 3\).*must reduce the last"):
+        g(jnp.ones((4, 3)))
+    (tmp_path / "broken_goodness.py").write_text("def f(h:\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UserError, match="cannot import module 'broken_goodness'"):
+        goodness.make("broken_goodness:f")
