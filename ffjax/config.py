@@ -30,8 +30,9 @@ from ffjax.train import SCHEDULES, Optimizer
 class RunSpec:
     """One run but for its seed; the defaults are the paper's.
 
-    k_fraction, alpha and p are None where the goodness function does not use them; any
-    other field that a run does not use has its default. The pathway and the goodness of
+    k_fraction, alpha and p are None where the goodness function does not use them, and
+    None stands for its default where it does; any other field that a run does not use
+    has its default. The pathway and the goodness of
     backpropagation are called "backprop" and "cross_entropy".
     """
 
@@ -41,11 +42,9 @@ class RunSpec:
     goodness: str = "burstiness"  # a name in goodness.GOODNESS, or module:function
     activation: str = "gelu"  # relu, gelu, swish, ln_gelu, ln_swish
     norm_gate: bool = False  # h <- sigmoid(||h||) h after the activation
-    k_fraction: float | None = (
-        None  # of topk, contrast_topk, ln_topk; None: the paper's
-    )
-    alpha: float | None = 1.5  # of entmax
-    p: int | None = 6  # of moment
+    k_fraction: float | None = None  # of topk, contrast_topk, ln_topk
+    alpha: float | None = None  # of entmax
+    p: int | None = None  # of moment
     goodness_params: str = ""  # of any goodness function, "q=4,beta=0.5"
     num_layers: int = 4
     width: int = 2000  # units of each layer
@@ -157,9 +156,9 @@ _RUN_FIELDS: dict[str, Any] = {
     "data_dir": "",  # a prepared TFDS folder, or <dataset>/ with the official files
 }
 
-# A command-line value of one of these chooses among a grid's cells; of any other field
-# it is set in all of them.
-PINNED = (
+# A command-line value of one of these chooses among the cells of a grid that varies it;
+# of any other field it is set in all of them.
+_METHOD = (
     "dataset",
     "pathway",
     "goodness",
@@ -175,7 +174,8 @@ PINNED = (
 def default() -> ml_collections.ConfigDict:
     """The flat fields with the paper's values, as a config file returns them."""
     fields = {field.name: field.default for field in dataclasses.fields(RunSpec)}
-    fields["k_fraction"] = config_dict.placeholder(float)
+    for name, kind in (("k_fraction", float), ("alpha", float), ("p", int)):
+        fields[name] = config_dict.placeholder(kind)
     return ml_collections.ConfigDict({**fields, **_RUN_FIELDS})
 
 
@@ -194,30 +194,28 @@ def expand(
     """The cells of a config: one, or those of its grid, each once.
 
     Args:
-      config: the flat fields, and perhaps ``grid``: section -> tuple of dicts, each
-        with the fields in which a cell differs from the flat ones (perhaps ``seeds``).
-      overrides: the fields that the user set on the command line. Of a grid, those that
-        it varies choose among its cells, and the others apply to all of them.
+      config: the flat fields as the config file gives them, and perhaps ``grid``:
+        section -> tuple of dicts, each with the fields in which a cell differs from
+        the flat ones (perhaps ``seeds``).
+      overrides: the fields that the user set on the command line. Of a grid, those of
+        the method or the dataset that it varies choose among its cells, and all others
+        apply to every cell.
     """
+    if not isinstance(config, ml_collections.ConfigDict):
+        raise UserError(f"config: get_config gave {config!r}; must be a ConfigDict")
     overrides = dict(overrides or {})
     flat = {name: config[name] for name in config if name != "grid"}
     grid: Any = config.get("grid")
     if not grid:
-        return [_make_cell(flat, ())]
-    chosen = {name: value for name, value in overrides.items() if name in PINNED}
-    forced = {name: value for name, value in overrides.items() if name not in PINNED}
-    # The flat fields hold the user's choice, which must not leak into the other cells.
-    base = {**flat, **{name: default()[name] for name in chosen}}
-    cells: dict[str, Cell] = {}
-    for section in grid:
-        for fields in grid[section]:
-            cell = _make_cell({**base, **fields, **forced}, (section,))
-            found = cells.get(cell.id)
-            if found is not None:
-                seeds = tuple(dict.fromkeys(found.seeds + cell.seeds))
-                sections = tuple(dict.fromkeys((*found.sections, section)))
-                cell = Cell(cell.id, cell.spec, seeds, sections)
-            cells[cell.id] = cell
+        return [_make_cell({**flat, **overrides}, ())]
+    chosen, forced = {}, {}
+    plain = _grid_cells(grid, flat, {})
+    for name, value in overrides.items():
+        found = {getattr(cell.spec, name, None) for cell in plain.values()}
+        is_param = name in _PARAM_FIELDS.values()
+        is_varied = len(found) > 1 or (is_param and found == {None})
+        (chosen if name in _METHOD and is_varied else forced)[name] = value
+    cells = _grid_cells(grid, flat, forced)
     for name, value in chosen.items():  # an impossible value is told as such
         if name == "goodness_params":  # whose names depend on the cell's function
             params.parse(value)
@@ -232,6 +230,23 @@ def expand(
         )
         raise UserError(f"no cell of the grid has {asked} (the grid has {varied})")
     return kept
+
+
+def _grid_cells(
+    grid: Any, flat: Mapping[str, Any], forced: Mapping[str, Any]
+) -> dict[str, Cell]:
+    """The cells of all sections by id; one that several sections share is there once."""
+    cells: dict[str, Cell] = {}
+    for section in grid:
+        for fields in grid[section]:
+            cell = _make_cell({**flat, **fields, **forced}, (section,))
+            found = cells.get(cell.id)
+            if found is not None:
+                seeds = tuple(dict.fromkeys(found.seeds + cell.seeds))
+                sections = tuple(dict.fromkeys((*found.sections, section)))
+                cell = Cell(cell.id, cell.spec, seeds, sections)
+            cells[cell.id] = cell
+    return cells
 
 
 def make_spec(**fields: Any) -> RunSpec:
@@ -296,7 +311,7 @@ def _canonical_params(spec: RunSpec) -> str:
             hint = f"; {name} is set by {field}" if field else ""
             raise UserError(
                 f"goodness_params={spec.goodness_params!r}: {spec.goodness} has no "
-                f"such parameter {name!r} (it has: {allowed}{hint})"
+                f"parameter {name!r} (it has: {allowed}{hint})"
             )
         if type(numbers[name]) is float:
             given[name] = float(given[name])
@@ -348,7 +363,9 @@ def _make_cell(fields: Mapping[str, Any], sections: tuple[str, ...]) -> Cell:
         check_field_name(name)
     of_run = {name: value for name, value in fields.items() if name not in _RUN_FIELDS}
     spec = make_spec(**of_run)
-    seeds = tuple(fields.get("seeds", _RUN_FIELDS["seeds"]))
+    seeds = fields.get("seeds", _RUN_FIELDS["seeds"])
+    if not isinstance(seeds, tuple | list):
+        raise UserError(f"seeds={seeds!r}: must be a tuple of integers")
     if not seeds:
         raise UserError("seeds=(): give at least one seed")
     for seed in seeds:
@@ -425,6 +442,8 @@ _ALLOWED: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 def _check_field(name: str, value: Any) -> None:
     if name == "dataset":
+        if not isinstance(value, str):
+            raise UserError(f"dataset={value!r}: must be {_NAMES['dataset']}")
         data.check_name(value)
     if name in _ALLOWED:
         is_allowed, allowed = _ALLOWED[name]
@@ -454,5 +473,6 @@ def allowed_values(name: str) -> str:
 def describe_fields() -> str:
     """The fields of a config with their defaults and what they may be, for --help."""
     return "\n".join(
-        f"{name} [{value}]: {allowed_values(name)}" for name, value in default().items()
+        f"{name} [{'its default' if value is None else value}]: {allowed_values(name)}"
+        for name, value in default().items()
     )

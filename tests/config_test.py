@@ -4,7 +4,7 @@ import json
 import ml_collections
 import pytest
 
-from ffjax import config
+from ffjax import config, goodness
 from ffjax.errors import UserError
 
 
@@ -95,8 +95,8 @@ def test_a_spec_survives_json():
         ({"dataset": "mnits"}, "did you mean 'mnist'"),
         ({"wdith": 3}, "wdith: no such field; did you mean 'width'"),
         ({"alpha": 0.9}, "alpha=0.9: must be a number >= 1"),
-        ({"p": 0}, "p=0: must be an integer >= 1"),
-        ({"p": 2.5}, "p=2.5: must be an integer >= 1"),
+        ({"p": 0}, "p=0: must be an integer from 1 to 32"),
+        ({"p": 2.5}, "p=2.5: must be an integer from 1 to 32"),
         ({"k_fraction": 0.0}, r"k_fraction=0.0: must be a number in \(0, 1\]"),
         ({"k_fraction": 1.1}, "k_fraction=1.1"),
         ({"width": 0}, "width=0: must be an integer >= 1"),
@@ -167,7 +167,7 @@ MOMENTS = config.product(goodness=["moment"], p=[4, 6], pathway=["standard", "ff
 
 def pin(**overrides):
     fields = (*MOMENTS, {"goodness": "sos"}, {"goodness": "topk"})
-    return config.expand(gridded(*fields, **overrides), overrides)
+    return config.expand(gridded(*fields), overrides)
 
 
 def test_an_override_of_a_varied_field_pins_it():
@@ -192,6 +192,44 @@ def test_an_override_that_leaves_no_cell_says_what_there_is():
         pin(p=5)
     with pytest.raises(UserError, match="p=0: must be"):
         pin(p=0)
+
+
+def test_a_field_that_the_grid_does_not_vary_applies_to_all():
+    grid = gridded(*MOMENTS, activation="swish")
+    assert {c.spec.dataset for c in config.expand(grid)} == {"fashion_mini"}
+    cells = config.expand(grid, {"dataset": "mnist", "activation": "relu"})
+    assert {(c.spec.dataset, c.spec.activation) for c in cells} == {("mnist", "relu")}
+    assert len(cells) == len(MOMENTS)
+    same = config.expand(grid, {"dataset": "fashion_mini", "activation": "swish"})
+    assert [c.id for c in same] == [c.id for c in config.expand(grid)]
+    with pytest.raises(UserError, match="no cell of the grid has alpha=2.0"):
+        config.expand(grid, {"alpha": 2.0})
+
+
+def test_a_choice_does_not_leak_into_cells_that_leave_the_field_to_the_file():
+    grid = gridded({"goodness": "sos"}, {"activation": "relu"}, goodness="topk")
+    (cell,) = config.expand(grid, {"goodness": "topk"})
+    assert (cell.spec.goodness, cell.spec.activation) == ("topk", "relu")
+
+
+def test_a_functions_own_defaults_hold_unless_set(tmp_path, monkeypatch):
+    (tmp_path / "own_defaults.py").write_text(
+        "from ffjax.goodness import register\n"
+        "@register\n"
+        "def third(h, *, p=3, alpha=2.0):\n"
+        "    return (h**p).mean(-1) * alpha\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(goodness, "GOODNESS", dict(goodness.GOODNESS))
+    spec = config.make_spec(goodness="own_defaults:third")
+    assert (spec.p, spec.alpha) == (3, 2.0)
+    assert config.make_spec(goodness="own_defaults:third", p=5).p == 5
+
+
+@pytest.mark.parametrize("value", [None, {"p": 3}, 7])
+def test_what_is_no_config_is_told(value):
+    with pytest.raises(UserError, match="must be a ConfigDict"):
+        config.expand(value)
 
 
 def test_an_unknown_field_in_a_grid_is_named():

@@ -75,7 +75,7 @@ def test_list_prints_ids_and_their_number_and_runs_nothing(tmp_path):
     [
         ("--config.goodness=foo", "goodness='foo': unknown"),
         ("--config.goodnes=sos", "goodnes: no such field; did you mean 'goodness'"),
-        ("--config.p=6.5", "p='6.5': must be an integer >= 1"),
+        ("--config.p=6.5", "p='6.5': must be an integer from 1 to 32"),
         ("--config.dataset=../mnist", "dataset='../mnist'"),
         ("--config.batch_size=100000", "batch_size=100000: must not be larger"),
         ("--config=nowhere.py", "config='nowhere.py': no such file"),

@@ -37,7 +37,7 @@ def test_its_parameters_are_a_part_of_the_run():
     assert config.make_spec(goodness="sos").goodness_params == ""
     margin = config.make_spec(goodness="softmax_energy_margin")
     assert margin.goodness_params == ""
-    with pytest.raises(UserError, match=r"no such parameter 'r' \(it has: q\)"):
+    with pytest.raises(UserError, match=r"has no parameter 'r' \(it has: q\)"):
         config.make_spec(goodness=OWN, goodness_params="r=6")
     with pytest.raises(UserError, match=r"'p' \(it has: none; p is set by p\)"):
         config.make_spec(goodness="moment", goodness_params="p=6")
