@@ -41,7 +41,7 @@ class Size:
 
 SIZES = {
     "tiny": Size(2, 32, 20, 60, 20, ("burstiness",), 2, (32,), 1, 1),
-    "small": Size(2, 500, 500, 1000, 200, MAIN, 4, (250, 1000), 3, 3),
+    "small": Size(2, 500, 500, 1000, 200, MAIN, 4, (1000,), 3, 3),
     "full": Size(
         num_layers=4,
         width=2000,
