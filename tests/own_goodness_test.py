@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ffjax import config, goodness, paper, report, runner
+from ffjax import config, goodness, paper, runner
 from ffjax.errors import UserError
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -81,6 +81,6 @@ def test_the_worked_example(tmp_path):
         "q=4.0",
         "q=6.0",
     }
-    page = report.write(tmp_path).read_text()
+    page = (tmp_path / "report" / "index.html").read_text()
     assert "norm_ratio over q" in page
     assert "q = 6" in page
