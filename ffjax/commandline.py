@@ -4,9 +4,12 @@ import os
 import pathlib
 import re
 import sys
+import traceback
 from collections.abc import Callable
+from typing import Any
 
 from absl import app, flags
+from ml_collections import config_flags
 
 from ffjax.errors import UserError
 
@@ -31,6 +34,10 @@ def run(main: Callable[[], int], define_flags: Callable[[list[str]], None]) -> N
             return rest
         except (flags.Error, UserError) as error:
             sys.exit(complain(_explain(error)))
+        except Exception as error:  # a config file that cannot be loaded
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            what = " ".join(f"{type(error).__name__}: {error}".split())
+            sys.exit(complain(f"config: {what} ({frame.filename}:{frame.lineno})"))
 
     def call(argv: list[str]) -> int:
         del argv  # parse has seen that nothing is left
@@ -44,6 +51,14 @@ def run(main: Callable[[], int], define_flags: Callable[[list[str]], None]) -> N
             os._exit(130)  # an orderly end would wait for the epoch that is running
 
     app.run(call, flags_parser=parse)
+
+
+def load_config(path: str) -> Any:
+    """What a config file gives by itself, without the command line's overrides."""
+    values = flags.FlagValues()
+    config_flags.DEFINE_config_file("config", path, flag_values=values, sys_argv=[""])
+    values([""])
+    return values.config
 
 
 def complain(message: str) -> int:
@@ -60,7 +75,7 @@ def _check_config_arguments(argv: list[str]) -> None:
         name, _, value = argument.lstrip("-").partition("=")
         if re.match(r"(no)?config\.", name):
             _config().check_field_name(re.sub(r"\[.*", "", name.partition(".")[2]))
-        if name == "config" and value:
+        if name == "config":
             path = value.partition(":")[0]
             if not pathlib.Path(path).is_file():
                 raise UserError(f"config={path!r}: no such file")

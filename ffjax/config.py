@@ -235,7 +235,7 @@ def expand(
 def _grid_cells(
     grid: Any, flat: Mapping[str, Any], forced: Mapping[str, Any]
 ) -> dict[str, Cell]:
-    """The cells of all sections by id; one that several sections share is there once."""
+    """The cells of all sections by id; one that sections share is there once."""
     cells: dict[str, Cell] = {}
     for section in grid:
         for fields in grid[section]:

@@ -387,16 +387,20 @@ def _largest(h: jax.Array, k: int) -> jax.Array:
 
 @_mean_of_largest.defjvp
 def _mean_of_largest_jvp(k, primals, tangents):
-    """Weight 1/k for all above the k-th largest; those equal to it share the rest.
+    """Weight 1/k for all above the k-th largest; those level with it share the rest.
 
     Comparing with the k-th largest is one pass over h, where the derivative of a sort
-    is a scatter. Ties are treated alike, which makes it the mean of all choices.
+    is a scatter. Ties are treated alike, which makes it the mean of all choices. Level
+    means to a few units in the last place: XLA may compute h once more for the
+    comparison and round it otherwise, so that nothing would be exactly equal.
     """
     (h,), (dh,) = primals, tangents
     largest = _largest(h, k)
     last = largest[..., -1:]
-    above, level = h > last, h == last
+    margin = 8 * float(jnp.finfo(h.dtype).eps) * jnp.abs(last)
+    above, level = h > last + margin, jnp.abs(h - last) <= margin
     rest = k - jnp.sum(above, axis=-1, keepdims=True)
-    share = (rest / jnp.sum(level, axis=-1, keepdims=True)).astype(h.dtype)
+    count = jnp.maximum(jnp.sum(level, axis=-1, keepdims=True), 1)
+    share = (rest / count).astype(h.dtype)
     weight = jnp.where(above, 1, jnp.where(level, share, 0)) / k
     return jnp.mean(largest, axis=-1), jnp.sum(weight * dh, axis=-1)

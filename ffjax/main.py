@@ -31,8 +31,11 @@ def define_flags(argv: list[str]) -> None:
 def main() -> int:
     """Runs the cells of the config that have no record yet."""
     values, flag = flags.FLAGS, flags.FLAGS["config"]
-    logging.set_verbosity(logging.WARNING)
-    cells = config.expand(values.config, config_flags.get_override_values(flag))
+    if not values["verbosity"].present:
+        logging.set_verbosity(logging.WARNING)
+    overrides = config_flags.get_override_values(flag)
+    plain = commandline.load_config(config_flags.get_config_filename(flag))
+    cells = config.expand(plain, overrides)
     if values.list:
         print(*[cell.id for cell in cells], cost.describe(cells), sep="\n")
         return 0
@@ -44,6 +47,7 @@ def main() -> int:
         values.workdir or f"runs/{name}",
         data_dir=values.config.data_dir,
         arguments=sys.argv[1:],
+        is_grid=bool(plain.get("grid")),
     )
 
 

@@ -93,8 +93,8 @@ def fit(
     activation: str = "gelu",
     norm_gate: bool = False,
     k_fraction: float | None = None,
-    alpha: float = 1.5,
-    p: int = 6,
+    alpha: float | None = None,
+    p: int | None = None,
     goodness_params: Mapping[str, float] | None = None,
     num_layers: int = 2,
     width: int = 500,
@@ -126,8 +126,8 @@ def fit(
       activation: relu, gelu, swish, ln_gelu or ln_swish.
       norm_gate: whether to gate activations by their norm.
       k_fraction: of topk, contrast_topk and ln_topk; None: the paper's.
-      alpha: of entmax.
-      p: of moment.
+      alpha: of entmax; None: the paper's.
+      p: of moment; None: the paper's.
       goodness_params: other parameters of the goodness function, by name.
       num_layers: how many layers.
       width: units of each layer.

@@ -1,5 +1,6 @@
 """What a person sees while runs go on: live bars in a terminal, lines in a file."""
 
+import pathlib
 import shlex
 import time
 from collections.abc import Mapping
@@ -19,6 +20,9 @@ _LINE_SECONDS = 10.0
 _GRID_LINE_SECONDS = 60.0
 
 
+_QUICK = "configs/grid.py:quick"
+
+
 class Display:
     """Shows one line for the grid and one for the running cell.
 
@@ -32,6 +36,8 @@ class Display:
         num_runs: int,
         work: float = 1.0,
         console: rich.console.Console | None = None,
+        *,
+        is_grid: bool = False,
     ):
         """A display on standard output, unless told otherwise.
 
@@ -39,7 +45,9 @@ class Display:
           num_runs: how many runs there are in all.
           work: the expected work of all of them, in any unit.
           console: where to print.
+          is_grid: whether to take even a single run for a grid.
         """
+        self.is_grid = is_grid or num_runs > 1
         self.console = console or rich.console.Console(highlight=False, soft_wrap=True)
         self._num_runs = num_runs
         self._num_done = 0
@@ -53,11 +61,6 @@ class Display:
         self._waiting = ""
         self._run: _RunClock | None = None
         self._live: rich.live.Live | None = None
-
-    @property
-    def is_grid(self) -> bool:
-        """Whether there is more than one run."""
-        return self._num_runs > 1
 
     def __enter__(self):
         """Starts to redraw, in a terminal."""
@@ -310,10 +313,12 @@ def suggest(display: Display, spec: Mapping[str, Any], workdir: str) -> None:
     goodness = "moment" if spec.get("goodness") != "moment" else "sos"
     pathway = "standard" if spec.get("pathway") != "standard" else "ffcl"
     main = "python -m ffjax.main"
+    in_checkout = pathlib.Path(_QUICK.partition(":")[0]).is_file()
     other = f"--config.goodness={goodness} --config.pathway={pathway}"
-    lines = {
-        f"{main} {other}": "another method",
-        f"{main} --config=configs/grid.py:quick": "the paper's story in 3 minutes",
+    lines = {f"{main} {other}": "another method"}
+    if in_checkout:
+        lines[f"{main} --config={_QUICK}"] = "the paper's story in 3 minutes"
+    lines |= {
         f"{main} --config.dataset=mine.npz": "your own images; --help says more",
         f"python -m ffjax.report --workdir={shlex.quote(workdir)}": "this as a page",
     }

@@ -72,6 +72,7 @@ def run(
     *,
     data_dir: str = "",
     arguments: Sequence[str] = (),
+    is_grid: bool = False,
 ) -> int:
     """Runs every cell with every seed that has no record yet.
 
@@ -80,6 +81,8 @@ def run(
       workdir: the folder of the records.
       data_dir: where datasets are.
       arguments: of the command line, to say how to go on after an interruption.
+      is_grid: whether the cells are a grid's, which ends in a report, even if overrides
+        left but one run.
 
     Returns:
       The exit code: 0, or 1 if a run failed.
@@ -91,7 +94,9 @@ def run(
     runs = ordered(cells)
     with _ending_as_interrupt(), contextlib.ExitStack() as stack:
         work = sum(cost.cpu_seconds(run.spec) for run in runs)
-        display = stack.enter_context(progress.Display(len(runs), work))
+        display = stack.enter_context(
+            progress.Display(len(runs), work, is_grid=is_grid)
+        )
         with _store(workdir):
             claims = lease.Claims(pathlib.Path(workdir) / "claims")
         stack.enter_context(claims)
@@ -216,6 +221,7 @@ class _Worker:
         try:
             dataset = self._load(spec)
             network.check_batch_size(spec.batch_size, len(dataset.train_labels))
+            self._tell_once(_describe(dataset))
             origin = provenance()
             identity = {
                 "spec": dataclasses.asdict(spec),
@@ -234,7 +240,9 @@ class _Worker:
             Exception
         ) as error:  # out of memory, a user's function, a missing dataset
             one_dataset = len({_dataset_key(run.spec) for run in self._runs}) == 1
-            if isinstance(error, UserError) and one_dataset:
+            is_missing = self._dataset is not None and error is self._dataset[1]
+            alone = not self._display.is_grid or (is_missing and one_dataset)
+            if isinstance(error, UserError) and alone:
                 raise  # no other run would do better
             self._fail(run, error)
             return True
@@ -389,6 +397,18 @@ def _program(spec: config.RunSpec) -> config.RunSpec:
     """What runs of the same compiled programs have in common."""
     # These two are numbers to the compiled programs, not a part of them.
     return dataclasses.replace(spec, learning_rate=1.0, threshold=0.0)
+
+
+def _describe(dataset: data.Dataset) -> str:
+    """Where the images of the next runs come from."""
+    kind = dataset.source["kind"]
+    unverified = (
+        ", content not verified" if not dataset.source.get("verified", True) else ""
+    )
+    return (
+        f"data: {dataset.name} ({kind}{unverified}), {len(dataset.train_labels)} "
+        f"training and {len(dataset.test_labels)} test images"
+    )
 
 
 def _set_aside(path: pathlib.Path) -> pathlib.Path:

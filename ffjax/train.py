@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -296,6 +297,12 @@ def train_layer(
     return run_program(program, state, epochs, report)
 
 
+def _is_sound(state: LayerState) -> bool:
+    """Whether all numbers are finite, and their squares too; NaN is not below 1e18."""
+    leaves = jax.tree.leaves((state.params, state.goodness_state))
+    return all(bool((jnp.abs(leaf) < 1e18).all()) for leaf in leaves)
+
+
 def run_program(
     program: Callable[..., tuple[LayerState, Any]],
     state: LayerState,
@@ -323,6 +330,10 @@ def run_program(
         took = time.perf_counter() - started
         if report is not None:
             report(done)
+        if last == epochs and not _is_sound(state):
+            # The last step's loss was measured before that step.
+            losses = losses.at[-1].set(jnp.nan)
+            done = np.asarray(losses)
         finite = np.isfinite(done)
         if not finite.all():
             losses = losses[: int(np.argmin(finite)) + 1]
@@ -370,6 +381,8 @@ def train_network(
       on_epochs: called with progress.
       on_layer: called with each layer as it is finished.
     """
+    chex.assert_rank(images, 2)
+    chex.assert_shape(labels, (len(images),))
     layers = list(trained)
     inputs = pathway.encode(arch, jnp.asarray(images))
     targets = jnp.asarray(labels, jnp.int32)

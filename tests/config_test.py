@@ -202,7 +202,7 @@ def test_a_field_that_the_grid_does_not_vary_applies_to_all():
     assert len(cells) == len(MOMENTS)
     same = config.expand(grid, {"dataset": "fashion_mini", "activation": "swish"})
     assert [c.id for c in same] == [c.id for c in config.expand(grid)]
-    with pytest.raises(UserError, match="no cell of the grid has alpha=2.0"):
+    with pytest.raises(UserError, match=r"no cell of the grid has alpha=2\.0"):
         config.expand(grid, {"alpha": 2.0})
 
 

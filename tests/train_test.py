@@ -186,6 +186,13 @@ def test_divergence_is_found_and_stops_the_network(toy):
     assert layers[0].losses.shape == (1,)
 
 
+def test_divergence_in_the_very_last_step_is_found(toy):
+    arch = architecture("ffcl", "sos", widths=(16,))
+    settings = {"epochs": 1, "batch_size": 205, "learning_rate": 3e38}
+    (layer,) = train_toy(toy, arch, **settings)
+    assert layer.is_diverged
+
+
 def test_golden_first_steps(toy):
     """The first losses of a small network, as they were measured.
 
