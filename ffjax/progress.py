@@ -279,10 +279,15 @@ def summarise(display: Display, record: results.Record, workdir: str) -> None:
     """The last lines of a single run: what came out and where it is."""
     spec = record["spec"]
     if record["status"] == "diverged":
-        where = record["diverged_at"]
+        where = record.get("diverged_at")
+        place = (
+            f" in layer {where['layer'] + 1}, epoch {where['epoch'] + 1}"
+            if where
+            else ""
+        )
         display.print(
-            f"diverged in layer {where['layer'] + 1}, epoch {where['epoch'] + 1}: "
-            "the loss was not finite; a smaller --config.learning_rate may help"
+            f"diverged{place}: the loss was not finite; a smaller "
+            "--config.learning_rate may help"
         )
     title = rich.text.Text(f"test accuracy on {spec['dataset']}")
     rows = rich.table.Table(title=title, min_width=36)
@@ -300,10 +305,11 @@ def summarise(display: Display, record: results.Record, workdir: str) -> None:
         rows.add_row(f"{whole}, validation part", f"{record['accuracy_valid']:.2f} %")
     display.console.print(rows)
     times = record["time"]
-    display.print(
-        f"{duration(times['train_s'])} training, {times['compile_s']:.1f} s compiling, "
-        f"{times['eval_s']:.1f} s evaluating on {record['device']}"
-    )
+    if {"train_s", "compile_s", "eval_s"} <= set(times):
+        display.print(
+            f"{duration(times['train_s'])} training, {times['compile_s']:.1f} s "
+            f"compiling, {times['eval_s']:.1f} s evaluating on {record['device']}"
+        )
     path = results.record_path(workdir, record["cell"], record["seed"])
     display.print(f"record: {path}")
 

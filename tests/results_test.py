@@ -64,15 +64,6 @@ def test_broken_records_are_told_and_not_used(tmp_path, damage, message):
     assert path.name in problems[0]
 
 
-def test_a_record_that_lacks_what_is_shown_of_it_is_broken(tmp_path):
-    for changes, message in (
-        ({"status": "diverged"}, "diverged_at"),
-        ({"time": {}}, "compile_s"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            results.write(tmp_path, {**records.record(), **changes})
-
-
 def test_bytes_that_are_no_text(tmp_path):
     path = results.write(tmp_path, records.record())
     path.write_bytes(b"\xff\xfe\x00")

@@ -285,8 +285,13 @@ def test_an_interruption_says_how_to_go_on(tmp_path, trained, monkeypatch, capsy
     cells = _cells(goodness=("sos", "topk"))
     arguments = ["--config=my file.py", "--workdir=w"]
     before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(KeyboardInterrupt):
-        runner.run(cells, str(tmp_path), arguments=arguments)
+    # A test run that was started in the background ignores Ctrl-C, as nohup asks for.
+    of_ctrl_c = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            runner.run(cells, str(tmp_path), arguments=arguments)
+    finally:
+        signal.signal(signal.SIGINT, of_ctrl_c)
     out = capsys.readouterr().out
     assert out.endswith("  python -m ffjax.main '--config=my file.py' --workdir=w\n")
     assert "stopped: 1 run done" in out
