@@ -60,7 +60,7 @@ def describe(cells: Iterable[config.Cell]) -> str:
     gpu = _amount(sum(map(a100_seconds, runs)), "GPU-")
     cpu = _amount(sum(map(cpu_seconds, runs)), "")
     return (
-        f"{_count(len(cells), 'cell')}, {_count(len(runs), 'run')}: "
+        f"{count(len(cells), 'cell')}, {count(len(runs), 'run')}: "
         f"about {gpu} on one A100, or {cpu} on 2 CPU cores"
     )
 
@@ -69,7 +69,8 @@ def _compile_seconds(spec: config.RunSpec) -> float:
     return COMPILE_SECONDS * spec.num_layers
 
 
-def _count(number: int, noun: str) -> str:
+def count(number: int, noun: str) -> str:
+    """A number with its noun: 1 run, 2 runs."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 

@@ -349,7 +349,8 @@ class _Worker:
         owners = {self._claims.owner(run.name) for run in left} - {""}
         whose = f" of {', '.join(sorted(owners))}" if owners else ""
         self._display.wait_for(
-            f"waiting for {_count(len(left), 'run')}{whose} (taken over if that dies)"
+            f"waiting for {cost.count(len(left), 'run')}{whose} (taken over if that "
+            "dies)"
         )
         time.sleep(_POLL_SECONDS)
 
@@ -380,7 +381,7 @@ class _Worker:
         for version in sorted({str(v) for v in made_by} - {ffjax.__version__}):
             count = sum(str(v) == version for v in made_by)
             self._display.print(
-                f"{_count(count, 'record')} of ffjax {version} (this is "
+                f"{cost.count(count, 'record')} of ffjax {version} (this is "
                 f"{ffjax.__version__}) taken as done; to run again, move them away"
             )
 
@@ -419,10 +420,6 @@ def _now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 def _shortened(text: str, length: int = 200) -> str:
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
@@ -459,7 +456,7 @@ def _say_how_to_go_on(
     display: progress.Display, worker: _Worker, arguments: Sequence[str]
 ) -> None:
     command = shlex.join(["python", "-m", "ffjax.main", *arguments])
-    done = _count(len(worker.records), "run")
+    done = cost.count(len(worker.records), "run")
     display.print(f"stopped: {done} done, and finished layers of the last one are kept")
     display.print(f"to go on:\n  {command}")
 
@@ -490,7 +487,7 @@ def _conclude(display: progress.Display, worker: _Worker, workdir: str) -> None:
     if worker.failed:
         folder = pathlib.Path(workdir) / "failures"
         display.print(
-            f"{_count(len(worker.failed), 'run')} failed, see {folder}; "
+            f"{cost.count(len(worker.failed), 'run')} failed, see {folder}; "
             "the same command tries again"
         )
 
