@@ -48,12 +48,15 @@ class Layer(nn.Module):
     - "output": goodness is measured on h + W_label onehot(label) (paper, eq. 7), while
       h itself stays free of the label.
 
+    Where norm_gate is None, the entry "gate" of the parameters says whether there is
+    one, so that layers with and without it can share a program.
+
     Weights and biases start uniform in +-1/sqrt(fan_in), W_label in +-1/sqrt(classes).
     """
 
     width: int
     activation: str
-    norm_gate: bool
+    norm_gate: bool | None
     label_site: LabelSite
     num_classes: int
 
@@ -77,7 +80,9 @@ class Layer(nn.Module):
         else:
             before = self._dense(x, fan_in=x.shape[-1])
         h = ACTIVATIONS[self.activation](before)
-        if self.norm_gate:
+        if self.norm_gate is None:
+            h = jnp.where(self.get_variable("params", "gate") > 0, gate(h), h)
+        elif self.norm_gate:
             h = gate(h)
         if self.label_site == "output":
             return h, _add(h, self._shift(label, fan_in=self.num_classes))

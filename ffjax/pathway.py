@@ -61,7 +61,7 @@ class Architecture:
       pathway: a name in PATHWAYS.
       goodness: what layers are trained and labels are judged by.
       activation: a name in ``layer.ACTIVATIONS``.
-      norm_gate: whether activations are gated by their norm.
+      norm_gate: whether activations are gated by their norm; None: see ``Layer``.
       widths: units of each layer.
       num_classes: C.
       label_scale: of the label in the input.
@@ -72,7 +72,7 @@ class Architecture:
     pathway: str
     goodness: Goodness
     activation: str
-    norm_gate: bool
+    norm_gate: bool | None
     widths: tuple[int, ...]
     num_classes: int
     label_scale: float

@@ -297,12 +297,6 @@ def train_layer(
     return run_program(program, state, epochs, report)
 
 
-def _is_sound(state: LayerState) -> bool:
-    """Whether all numbers are finite, and their squares too; NaN is not below 1e18."""
-    leaves = jax.tree.leaves((state.params, state.goodness_state))
-    return all(bool((jnp.abs(leaf) < 1e18).all()) for leaf in leaves)
-
-
 def run_program(
     program: Callable[..., tuple[LayerState, Any]],
     state: LayerState,
@@ -317,7 +311,29 @@ def run_program(
       epochs: of the whole training.
       report: called with the losses so far about twice a second.
     """
-    losses: Any = jnp.full((epochs,), jnp.nan, jnp.float32)
+    losses = jnp.full((epochs,), jnp.nan, jnp.float32)
+    state, done = run_epochs(program, state, losses, report)
+    return finish_layer(state.params, state.goodness_state, done)
+
+
+def run_epochs(
+    program: Callable[..., tuple[LayerState, Any]],
+    state: LayerState,
+    losses: Any,
+    report: Callable[[np.ndarray], None] | None,
+) -> tuple[LayerState, np.ndarray]:
+    """The loop of ``run_program``, for one layer or for several in one program.
+
+    Args:
+      program: (state, losses, first epoch, one more than the last) -> state, losses.
+      state: the fresh layer, or several with an axis for them in front.
+      losses: (epochs,) or (members, epochs), NaN; donated.
+      report: called with the losses so far about twice a second.
+
+    Returns:
+      The trained state and the losses, NaN after all members have diverged.
+    """
+    epochs = losses.shape[-1]
     first, span = 0, epochs if report is None else 1
     while first < epochs:
         last = min(first + span, epochs)
@@ -326,23 +342,36 @@ def run_program(
         # Sleeping in Python, not waiting inside XLA, lets Ctrl-C through at once.
         while not losses.is_ready():
             time.sleep(0.005)
-        done = np.asarray(losses)[:last]
+        done = np.asarray(losses)[..., :last]
         took = time.perf_counter() - started
         if report is not None:
             report(done)
-        if last == epochs and not _is_sound(state):
-            # The last step's loss was measured before that step.
-            losses = losses.at[-1].set(jnp.nan)
-            done = np.asarray(losses)
-        finite = np.isfinite(done)
-        if not finite.all():
-            losses = losses[: int(np.argmin(finite)) + 1]
+        if not np.isfinite(done).all(axis=-1).any():
             break
         # The first call may have compiled, and says nothing about the speed.
         if first > 0 and took < _SPAN_SECONDS:
             span = max(1, int((last - first) * _SPAN_SECONDS / max(took, 1e-3)))
         first = last
-    return TrainedLayer(state.params, state.goodness_state, np.asarray(losses))
+    return state, np.asarray(losses)
+
+
+def finish_layer(
+    params: Params, goodness_state: Any, losses: np.ndarray
+) -> TrainedLayer:
+    """A trained layer; its losses (epochs,) end where it diverged, if it did."""
+    finite = np.isfinite(losses)
+    if finite.all() and not _is_sound((params, goodness_state)):
+        # The last step's loss was measured before that step.
+        losses, finite[-1] = np.append(losses[:-1], np.float32(np.nan)), False
+    if not finite.all():
+        losses = losses[: int(np.argmin(finite)) + 1]
+    return TrainedLayer(params, goodness_state, losses)
+
+
+def _is_sound(tree: Any) -> bool:
+    """Whether all numbers are finite, and their squares too; NaN is not below 1e18."""
+    leaves = jax.tree.leaves(tree)
+    return all(bool((jnp.abs(leaf) < 1e18).all()) for leaf in leaves)
 
 
 def train_network(
