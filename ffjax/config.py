@@ -154,6 +154,8 @@ _OF_BACKPROP: dict[str, Any] = {
 _RUN_FIELDS: dict[str, Any] = {
     "seeds": (42,),
     "data_dir": "",  # a prepared TFDS folder, or <dataset>/ with the official files
+    "group_size": 0,  # how many runs to train in one program; 0 = automatic
+    "num_devices": 0,  # how many of this machine's devices to use; 0 = all
 }
 
 # A command-line value of one of these chooses among the cells of a grid that varies it;
@@ -363,6 +365,8 @@ def _make_cell(fields: Mapping[str, Any], sections: tuple[str, ...]) -> Cell:
         check_field_name(name)
     of_run = {name: value for name, value in fields.items() if name not in _RUN_FIELDS}
     spec = make_spec(**of_run)
+    for name in ("group_size", "num_devices"):
+        _check_field(name, fields.get(name, _RUN_FIELDS[name]))
     seeds = fields.get("seeds", _RUN_FIELDS["seeds"])
     if not isinstance(seeds, tuple | list):
         raise UserError(f"seeds={seeds!r}: must be a tuple of integers")
@@ -416,6 +420,8 @@ _ALLOWED: dict[str, tuple[Callable[[Any], bool], str]] = {
     "pathway": _one_of(PATHWAYS),
     "activation": _one_of(layer.ACTIVATIONS),
     "norm_gate": ((lambda value: type(value) is bool), "True or False"),
+    "group_size": (_LIMIT[0], "an integer >= 0 (0 = automatic)"),
+    "num_devices": _LIMIT,
     "num_layers": _AT_LEAST_ONE,
     "width": _AT_LEAST_ONE,
     "epochs": _AT_LEAST_ONE,

@@ -19,7 +19,7 @@ A100_SECONDS = 45.0
 
 def flops(spec: config.RunSpec) -> float:
     """Floating-point operations in the matrix products of one run."""
-    train_size, test_size, num_inputs, num_classes = _sizes(spec)
+    train_size, test_size, num_inputs, num_classes = sizes(spec)
     carries_label = spec.pathway == "standard"
     candidates = num_classes if carries_label else 1
     first, later = num_inputs * spec.width, (spec.num_layers - 1) * spec.width**2
@@ -83,7 +83,8 @@ def _amount(seconds: float, prefix: str) -> str:
     raise AssertionError
 
 
-def _sizes(spec: config.RunSpec) -> tuple[int, int, int, int]:
+def sizes(spec: config.RunSpec) -> tuple[int, int, int, int]:
+    """Training and test images of a run, values of an image, classes."""
     train_size, test_size, num_inputs, num_classes = _full_sizes(spec.dataset)
     if spec.train_limit:
         train_size = min(train_size, spec.train_limit)

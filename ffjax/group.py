@@ -44,7 +44,7 @@ def train_networks(
     images: np.ndarray,
     labels: np.ndarray,
     *,
-    devices: Sequence[jax.Device],
+    devices: Sequence[Any],
     epochs: int,
     batch_size: int,
     objective: Objective = train.PAPER_OBJECTIVE,
@@ -106,7 +106,7 @@ def train_networks(
             )
         if index < known:
             found = [one.trained[index] for one in padded]
-            params = _place(mesh, [_params(arch, *pair) for pair in zip(found, padded)])
+            params = _place(mesh, _params(arch, padded, found))
         else:
             state, losses = _train_layer(
                 arch,
@@ -144,7 +144,7 @@ def score_images(
     members: Sequence[Member],
     networks: Sequence[Sequence[train.TrainedLayer]],
     images: np.ndarray,
-    devices: Sequence[jax.Device],
+    devices: Sequence[Any],
 ) -> list[Any]:
     """``evaluate.score_images`` for the networks of a group, each (N, L + 1, C)."""
     scores: list[Any] = [None] * len(networks)
@@ -159,9 +159,7 @@ def score_images(
         params, states = [], []
         for index in range(depth):
             found = [networks[position][index] for position in padded]
-            params.append(
-                _place(mesh, [_params(part, *pair) for pair in zip(found, judged)])
-            )
+            params.append(_place(mesh, _params(part, judged, found)))
             states.append(_place(mesh, [layer.goodness_state for layer in found]))
         shared = NamedSharding(mesh, PartitionSpec())
         placed = jax.device_put(jnp.asarray(images), shared)
@@ -300,7 +298,9 @@ def _over_members(
 
     if mesh.size == 1:
         return on_device
-    specs = tuple(PartitionSpec(_AXIS) if axis == 0 else PartitionSpec() for axis in axes)
+    specs = tuple(
+        PartitionSpec(_AXIS) if axis == 0 else PartitionSpec() for axis in axes
+    )
     return jax.shard_map(
         on_device,
         mesh=mesh,
@@ -310,7 +310,7 @@ def _over_members(
     )
 
 
-def _spread(members: Sequence[Any], devices: Sequence[jax.Device]):
+def _spread(members: Sequence[Any], devices: Sequence[Any]):
     """The devices to use, and the members filled up to an equal number on each."""
     num_local = -(-len(members) // len(devices))
     num_devices = -(-len(members) // num_local)
@@ -343,20 +343,24 @@ def _init_layer(
     return train.LayerState(params, opt_state, state.goodness_state)
 
 
-def _params(arch: Architecture, layer: train.TrainedLayer, member: Member) -> Any:
-    """A finished layer's parameters as the group's program takes them."""
+def _params(
+    arch: Architecture, members: Sequence[Member], layers: Sequence[train.TrainedLayer]
+) -> list[Any]:
+    """The parameters of finished layers as the group's program takes them."""
     if arch.norm_gate is not None:
-        return layer.params
-    return {**layer.params, "gate": jnp.float32(member.norm_gate)}
+        return [layer.params for layer in layers]
+    return [
+        {**layer.params, "gate": jnp.float32(member.norm_gate)}
+        for member, layer in zip(members, layers, strict=True)
+    ]
 
 
 def _finish(params: Any, goodness_state: Any, losses) -> list[train.TrainedLayer]:
     params, goodness_state = jax.device_get((params, goodness_state))
     params = {name: leaf for name, leaf in params.items() if name != "gate"}
-    return [
-        train.finish_layer(
-            *jax.tree.map(lambda leaf, row=row: leaf[row], (params, goodness_state)),
-            np.asarray(losses[row]),
-        )
-        for row in range(len(losses))
-    ]
+    found = []
+    for row in range(len(losses)):
+        parts = (params, goodness_state, losses)
+        own = jax.tree.map(lambda leaf, row=row: leaf[row], parts)
+        found.append(train.finish_layer(*own))
+    return found

@@ -9,7 +9,7 @@ import sys
 from absl import flags, logging
 from ml_collections import config_flags
 
-from ffjax import commandline, config, cost, runner
+from ffjax import cluster, commandline, config, cost, machine, plan, runner
 
 _DEMO = pathlib.Path(__file__).with_name("demo.py")
 
@@ -18,6 +18,8 @@ def define_flags(argv: list[str]) -> None:
     """The flags of this command."""
     flags.DEFINE_string("workdir", "", "Folder for results [runs/NAME OF THE CONFIG].")
     flags.DEFINE_bool("list", False, "Print the cells' ids and run nothing.")
+    flags.DEFINE_string("shard", "", "i/n: the i-th of n parts, for as many machines.")
+    cluster.define_flags()
     config_flags.DEFINE_config_file(
         "config",
         str(_DEMO),
@@ -36,16 +38,18 @@ def main() -> int:
     overrides = config_flags.get_override_values(flag)
     plain = commandline.load_config(config_flags.get_config_filename(flag))
     cells = config.expand(plain, overrides)
-    if values.list:
+    if values.shard:
+        cells = plan.shard(cells, *plan.parse_shard(values.shard))
+    if values.list or not cells:
         print(*[cell.id for cell in cells], cost.describe(cells), sep="\n")
         return 0
     path, _, section = config_flags.get_config_filename(flag).partition(":")
     name = "-".join(filter(None, (pathlib.Path(path).stem, section)))
-    runner.use_compilation_cache()
+    machine.use_compilation_cache()
     return runner.run(
         cells,
         values.workdir or f"runs/{name}",
-        data_dir=values.config.data_dir,
+        runner.How.of(values.config, cluster.from_flags()),
         arguments=sys.argv[1:],
         is_grid=bool(plain.get("grid")),
     )

@@ -104,23 +104,25 @@ class Display:
             name = f"{self._run.name}: " if self.is_grid else ""
             self.print(f"  {name}{self._run.text()}")
 
-    def finish_run(self, record: results.Record) -> None:
-        """The run that was started has its record."""
+    def finish_run(
+        self, name: str, record: results.Record, work: float, seconds: float
+    ) -> None:
+        """A run, perhaps of several that were started together, has its record."""
         result = f"{record['accuracy']:.2f} %"
         if record["status"] == "diverged":
             result += " (diverged)"
         self._num_done += 1
         self._last = f"last {result} {short_name(record['spec'])}"
         self._keep_best(record)
-        self._end_run(result)
+        self._announce(name, result, work, seconds)
 
-    def fail_run(self, reason: str) -> None:
-        """The run that was started, or could not be, ended in an error."""
+    def fail_run(self, name: str, reason: str, work: float, seconds: float) -> None:
+        """A run ended in an error, or could not be started."""
         self._num_failed += 1
-        self._end_run(f"failed: {reason}")
+        self._announce(name, f"failed: {reason}", work, seconds)
 
-    def drop_run(self) -> None:
-        """The run that was started is another process's after all."""
+    def end_run(self) -> None:
+        """What was started is over."""
         self._run = None
 
     def skip_failed(self, work: float) -> None:
@@ -134,16 +136,14 @@ class Display:
             self.print(text)
         self._waiting = text
 
-    def _end_run(self, result: str) -> None:
-        run, self._run = self._run, None
-        if run is None:
-            return
-        self._work_left -= run.work
-        self._work_done += run.work
+    def _announce(self, name: str, result: str, work: float, seconds: float) -> None:
+        self._work_left -= work
+        self._work_done += work
+        if self._run is not None:
+            self._run.work -= work
         if self.is_grid:
             position = f"[{self._num_done + self._num_failed}/{self._num_runs}]"
-            seconds = duration(run.seconds())
-            line = [f"{position} {run.name}: {result} in {seconds}"]
+            line = [f"{position} {name}: {result} in {duration(seconds)}"]
             if self._live is None:  # a terminal has these in the line below
                 line += [self._time_left(), self._best_text()]
             self.print(" · ".join(filter(None, line)))
@@ -206,10 +206,7 @@ class _RunClock:
         self._first_report = True
         self._timed_epochs = 0  # epochs whose time is known to be free of compilation
         self._timed_seconds = 0.0
-        self._started = self._last_report = self._last_line = time.monotonic()
-
-    def seconds(self) -> float:
-        return time.monotonic() - self._started
+        self._last_report = self._last_line = time.monotonic()
 
     def share_done(self) -> float:
         done = self._layer * self.epochs + self._epoch

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ffjax import backprop, config, data, evaluate, results, runner, train
+from ffjax import backprop, config, data, evaluate, machine, results, train, trial
 
 NETWORK = backprop.Network((16, 12), "gelu", False, 4)
 
@@ -60,7 +60,7 @@ def test_a_run_has_a_whole_record(tmp_path):
         trainer="backprop", num_layers=2, width=16, epochs=2, batch_size=50
     )
     dataset = data.load("fashion_mini", train_limit=100, test_limit=50)
-    found = runner.train_and_evaluate(spec, 0, dataset)
+    found = trial.train_and_evaluate([(spec, 0)], dataset, machine.here())[0]
     record = {"cell": "c", "spec": vars(spec), "seed": 0, **found}
     record |= {"device": "cpu", "versions": {}, "commit": None}
     assert results.read(results.write(tmp_path, record))["status"] == "ok"

@@ -63,9 +63,7 @@ def _check_close(found, expected):
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one.losses, other.losses, rtol=2e-4)
         chex.assert_trees_all_close(one.params, other.params, atol=2e-3)
-        chex.assert_trees_all_close(
-            one.goodness_state, other.goodness_state, rtol=1e-3
-        )
+        chex.assert_trees_all_close(one.goodness_state, other.goodness_state, rtol=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -175,9 +173,7 @@ def _check_devices(toy, sizes):
             assert len({device for device, _ in shards}) == num_devices
             assert {shape[0] for _, shape in shards} == {num_local}
         for position in (0, size - 1):
-            _check_close(
-                found[position], _train_alone(toy, arch, members[position])
-            )
+            _check_close(found[position], _train_alone(toy, arch, members[position]))
     print("same on 8 devices")
 
 

@@ -28,11 +28,13 @@ def _record(goodness="sos", accuracy=50.0, status="ok", dataset="mnist"):
 
 
 def _do(display, record, work=1.0, epochs=5):
-    display.start_run(f"{record['spec']['goodness']} seed 42", 2, epochs, work)
+    name = f"{record['spec']['goodness']} seed 42"
+    display.start_run(name, 2, epochs, work)
     for layer in range(2):
         for epoch in range(epochs):
             display.epochs_done(layer, np.full(epoch + 1, 0.25))
-    display.finish_run(record)
+    display.finish_run(name, record, work, 0.0)
+    display.end_run()
 
 
 @pytest.fixture
@@ -119,7 +121,7 @@ def test_failures_are_counted(clock):
     console = _console()
     with progress.Display(2, 2.0, console) as display:
         display.start_run("sos seed 42", 1, 1, 1.0)
-        display.fail_run("MemoryError: [bold]no[/bold]")
+        display.fail_run("sos seed 42", "MemoryError: [bold]no[/bold]", 1.0, 0.0)
         _do(display, _record())
     assert (
         _lines(console)[0]

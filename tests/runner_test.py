@@ -10,7 +10,21 @@ import numpy as np
 import pytest
 
 import ffjax
-from ffjax import config, data, lease, partial, report, results, runner, train
+from ffjax import (
+    config,
+    data,
+    lease,
+    ledger,
+    local,
+    machine,
+    partial,
+    plan,
+    report,
+    results,
+    runner,
+    train,
+    trial,
+)
 from ffjax.errors import UserError
 
 _SMALL = {
@@ -66,9 +80,10 @@ def trained(monkeypatch):
     """Training replaced by something quick; the runs that were asked for are listed."""
     calls = []
 
-    def fake(spec, seed, dataset, *, kept=None, on_epochs=None):
+    def fake(members, dataset, machine, *, kept=None, on_epochs=None):
+        ((spec, seed),) = members
         calls.append((spec.goodness, seed))
-        return {
+        outcome = {
             "status": "ok",
             "accuracy": 50.0 + seed / 10,
             "accuracy_layers": [50.0, 40.0],
@@ -79,20 +94,21 @@ def trained(monkeypatch):
             "train_size": len(dataset.train_labels),
             "test_size": len(dataset.test_labels),
         }
+        return [outcome]
 
-    monkeypatch.setattr(runner, "train_and_evaluate", fake)
+    monkeypatch.setattr(trial, "train_and_evaluate", fake)
     return calls
 
 
 def _replace_training(monkeypatch, change):
     """Calls ``change(spec, seed)`` before what training is now."""
-    before = runner.train_and_evaluate
+    before = trial.train_and_evaluate
 
-    def changed(spec, seed, dataset, **rest):
-        change(spec, seed)
-        return before(spec, seed, dataset, **rest)
+    def changed(members, *rest, **more):
+        change(*members[0])
+        return before(members, *rest, **more)
 
-    monkeypatch.setattr(runner, "train_and_evaluate", changed)
+    monkeypatch.setattr(trial, "train_and_evaluate", changed)
 
 
 # Order.
@@ -105,7 +121,7 @@ def test_runs_that_share_a_dataset_and_a_program_are_adjacent():
         goodness=("sos", "burstiness"),
         dataset=("mnist", "usps"),
     )
-    runs = runner.ordered(cells)
+    runs = plan.ordered(cells)
     assert len(runs) == 16
     assert len({run.name for run in runs}) == 16
     datasets = [run.spec.dataset for run in runs]
@@ -152,7 +168,7 @@ def test_only_missing_runs_are_run(tmp_path, trained):
 
 
 def test_the_report_is_drawn_while_a_grid_runs(tmp_path, trained, drawn, monkeypatch):
-    monkeypatch.setattr(runner, "_REPORT_SECONDS", 0.0)
+    monkeypatch.setattr(ledger, "_REPORT_SECONDS", 0.0)
     runner.run(_cells(goodness=("sos", "burstiness")), str(tmp_path))
     assert False in drawn
     assert drawn[-1] is True
@@ -161,7 +177,7 @@ def test_the_report_is_drawn_while_a_grid_runs(tmp_path, trained, drawn, monkeyp
 def test_waits_for_another_process_and_takes_its_record(
     tmp_path, trained, monkeypatch, capsys
 ):
-    monkeypatch.setattr(runner, "_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(ledger, "_POLL_SECONDS", 0.01)
     done, here = tmp_path / "done", tmp_path / "here"
     cells = _cells(goodness=("sos", "burstiness"))
     runner.run(cells, str(done))
@@ -207,7 +223,7 @@ def test_a_record_that_appears_with_the_claim_is_not_run_again(
 def test_a_process_that_lost_its_claim_leaves_the_record_to_the_new_owner(
     tmp_path, trained, monkeypatch
 ):
-    monkeypatch.setattr(runner, "_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(ledger, "_POLL_SECONDS", 0.01)
     cells = _cells(goodness=("sos",))
     claim = tmp_path / "claims" / f"{cells[0].id}-seed42.2"
 
@@ -255,7 +271,7 @@ def test_one_failing_run_is_recorded_and_the_rest_go_on(
 
 def test_a_missing_dataset_fails_its_runs_and_the_others_go_on(tmp_path, trained):
     cells = _cells(dataset=("usps", "fashion_mini"), goodness=("sos", "topk"))
-    assert runner.run(cells, str(tmp_path), data_dir=str(tmp_path / "none")) == 1
+    assert runner.run(cells, str(tmp_path), runner.How(str(tmp_path / "none"))) == 1
     assert len(trained) == 2
     assert len(list((tmp_path / "failures").iterdir())) == 2
 
@@ -263,7 +279,7 @@ def test_a_missing_dataset_fails_its_runs_and_the_others_go_on(tmp_path, trained
 def test_a_missing_dataset_that_all_runs_need_is_told_at_once(tmp_path, trained):
     cells = _cells(dataset=("usps",), goodness=("sos", "topk"))
     with pytest.raises(UserError, match="data_dir"):
-        runner.run(cells, str(tmp_path), data_dir=str(tmp_path / "none"))
+        runner.run(cells, str(tmp_path), runner.How(str(tmp_path / "none")))
     assert list((tmp_path / "claims").iterdir()) == []
 
 
@@ -386,9 +402,17 @@ def dataset():
     return data.load("fashion_mini", train_limit=100, test_limit=50)
 
 
+def _alone(spec, dataset, kept=None):
+    kept = None if kept is None else [kept]
+    (outcome,) = trial.train_and_evaluate(
+        [(spec, 42)], dataset, machine.here(), kept=kept
+    )
+    return outcome
+
+
 @pytest.fixture(scope="module")
 def undisturbed(spec, dataset):
-    return runner.train_and_evaluate(spec, 42, dataset)
+    return _alone(spec, dataset)
 
 
 def _kept(folder, said=None, **identity):
@@ -408,7 +432,7 @@ def _interrupted(folder, spec, dataset, layers):
 
     kept.save = save_and_stop
     with pytest.raises(KeyboardInterrupt):
-        runner.train_and_evaluate(spec, 42, dataset, kept=kept)
+        _alone(spec, dataset, kept=kept)
 
 
 def _count_layers(monkeypatch):
@@ -428,7 +452,7 @@ def test_a_resumed_run_is_bit_identical(
 ):
     _interrupted(tmp_path, spec, dataset, layers)
     trained, said = _count_layers(monkeypatch), []
-    outcome = runner.train_and_evaluate(spec, 42, dataset, kept=_kept(tmp_path, said))
+    outcome = _alone(spec, dataset, kept=_kept(tmp_path, said))
     assert trained == list(range(layers, spec.num_layers))
     assert said == []
     assert _lasting(outcome) == _lasting(undisturbed)
@@ -460,7 +484,7 @@ def test_a_broken_layer_is_told_and_trained_again(
     _interrupted(tmp_path, spec, dataset, 2)
     damage(tmp_path / "partial" / "run" / "layer0.safetensors")
     trained, said = _count_layers(monkeypatch), []
-    outcome = runner.train_and_evaluate(spec, 42, dataset, kept=_kept(tmp_path, said))
+    outcome = _alone(spec, dataset, kept=_kept(tmp_path, said))
     assert trained == [0, 1]
     assert len(said) == 1
     assert "layer0.safetensors: not used (" in said[0]
@@ -497,7 +521,7 @@ def test_a_divergence_is_a_record(tmp_path, spec, capsys):
 
 def test_compiled_programs_do_not_pile_up(tmp_path, trained, monkeypatch):
     cleared = []
-    monkeypatch.setattr(runner, "_MAX_PROGRAMS", 2)
+    monkeypatch.setattr(local, "_MAX_PROGRAMS", 2)
     monkeypatch.setattr(jax, "clear_caches", lambda: cleared.append(len(trained)))
     cells = _cells(goodness=("sos", "topk", "variance", "burstiness"), seeds=(1, 2))
     runner.run(cells, str(tmp_path))

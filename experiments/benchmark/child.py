@@ -130,9 +130,9 @@ def measure_start() -> dict[str, float]:
     started = time.perf_counter()
     import jax
 
-    from ffjax import config, data, demo, pathway, runner, train
+    from ffjax import config, data, demo, machine, pathway, train
 
-    runner.use_compilation_cache()
+    machine.use_compilation_cache()
     imported = time.perf_counter()
     spec = config.expand(demo.get_config(), {})[0].spec
     dataset = data.load(spec.dataset, train_limit=spec.batch_size)

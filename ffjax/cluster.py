@@ -1,0 +1,418 @@
+"""Runs on a Ray cluster: groups as tasks, datasets sent once, records written here.
+
+Workers return results to this process, which alone writes to the workdir; so they need
+not see it. A task whose worker dies is started again.
+"""
+
+import contextlib
+import dataclasses
+import math
+import os
+import pathlib
+import re
+import shutil
+import socket
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from absl import flags
+
+import ffjax
+from ffjax import config, cost, data, local, machine, plan, trial
+from ffjax.errors import UserError
+from ffjax.ledger import Ledger
+from ffjax.plan import Run
+
+_CONNECT_SECONDS = 10.0  # for a first sign of life of a cluster
+_START_SECONDS = 120.0  # for a cluster to take us in, or for one of our own to start
+_POLL_SECONDS = 1.0  # between two looks at the tasks
+_NODE_SECONDS = 120.0  # how long to wait for a node that could run a task
+_GPU_BATCH = 16  # runs in a task for a GPU; the worker groups them as its memory allows
+
+
+@dataclasses.dataclass(frozen=True)
+class Ray:
+    """A cluster, and what to ask of it.
+
+    Attributes:
+      address: of the cluster; empty: one on this machine, for as long as the runs take.
+      cpus: of each task.
+      gpus: of each task; None: one if the cluster has any.
+      max_retries: how often to start a task again whose worker died.
+    """
+
+    address: str = ""
+    cpus: float = 1.0
+    gpus: float | None = None
+    max_retries: int = 3
+
+
+def define_flags() -> None:
+    """The flags that say where to run."""
+    flags.DEFINE_enum("runner", "local", ["local", "ray"], "Here, or on a Ray cluster.")
+    flags.DEFINE_string("ray_address", "", "HOST:PORT of a cluster [one of its own].")
+    flags.DEFINE_float("ray_cpus", 1.0, "CPUs of a task on Ray.", lower_bound=0.01)
+    flags.DEFINE_float(
+        "ray_gpus", None, "GPUs of a task, 0.5: two share one [1 if there are any].",
+        lower_bound=0.0,
+    )  # fmt: skip
+    flags.DEFINE_integer(
+        "max_retries", 3, "How often to start a task on Ray again whose worker died.",
+        lower_bound=0,
+    )  # fmt: skip
+
+
+def from_flags() -> Ray | None:
+    """What the flags say; None if the runs are to stay in this process."""
+    values = flags.FLAGS
+    if values.runner == "ray":
+        return Ray(
+            values.ray_address, values.ray_cpus, values.ray_gpus, values.max_retries
+        )
+    for name in ("ray_address", "ray_cpus", "ray_gpus", "max_retries"):
+        if values[name].present:
+            raise UserError(f"{name}={values[name].value!r}: needs --runner=ray")
+    return None
+
+
+class WorkerError(Exception):
+    """What kept a run from its result, as far as its worker could tell."""
+
+
+class _Task(NamedTuple):
+    runs: list[Run]
+    started: float
+    num_retries: int
+
+
+class Driver:
+    """Works through the runs of a ledger on a cluster."""
+
+    def __init__(self, ledger: Ledger, cluster: Ray, group_size: int = 0):
+        """A driver.
+
+        Args:
+          ledger: the runs.
+          cluster: where to run them.
+          group_size: how many to train in one program; 0 = automatic, on the worker.
+        """
+        self._ledger = ledger
+        self._cluster = cluster
+        self._group_size = group_size
+        self._tasks: dict[Any, _Task] = {}
+        self._datasets: dict[tuple, Any] = {}
+
+    def work(self) -> None:
+        """Returns when every run has a record or has failed."""
+        pending = self._ledger.open()
+        if not pending:
+            return
+        with _connected(self._cluster, pending) as ray:
+            try:
+                self._gpus = self._gpus_of_a_task(ray)
+                self._tell_cluster(ray)
+                while pending:
+                    left = self._run(ray, pending)
+                    if len(left) == len(pending):
+                        self._ledger.wait_for(left)
+                    pending = left
+            finally:
+                for reference, task in self._tasks.items():
+                    ray.cancel(reference, force=True)
+                    self._ledger.release(task.runs)
+
+    def _run(self, ray: Any, pending: Sequence[Run]) -> list[Run]:
+        """Sees to it that runs are done; returns those that other processes have."""
+        theirs: list[Run] = []
+        size = self._group_size or (_GPU_BATCH if self._gpus else 1)
+        batches = plan.groups(pending, lambda _: size)
+        batch = next(batches, None)
+        able_at = time.monotonic()
+        while batch or self._tasks:
+            num_slots = self._num_slots(ray)
+            # A few wait in Ray's queue, so that no worker idles; the others are left
+            # for other processes on the same workdir.
+            while batch and len(self._tasks) < 2 * max(1, num_slots):
+                ours, others = self._ledger.claim(batch)
+                theirs += others
+                self._start(ray, ours)
+                batch = next(batches, None)
+            if not self._tasks:
+                continue
+            able_at = time.monotonic() if num_slots else able_at
+            if time.monotonic() - able_at > _NODE_SECONDS:
+                raise UserError(
+                    f"ray: no node with {self._request()} for {_NODE_SECONDS:.0f} s; "
+                    "finished runs are kept"
+                )
+            for reference in ray.wait(list(self._tasks), timeout=_POLL_SECONDS)[0]:
+                self._collect(ray, reference)
+        return theirs
+
+    def _start(self, ray: Any, runs: list[Run], num_retries: int = 0) -> None:
+        """Sends claimed runs to the cluster."""
+        if not runs:
+            return
+        task = _Task(runs, time.monotonic(), num_retries)
+        try:
+            dataset = self._send_dataset(ray, runs[0].spec)
+        except Exception as error:  # a missing dataset
+            self._fail(task, error)
+            return
+        members = [(run.spec, run.seed) for run in runs]
+        # Retries are counted here: Ray's own never end where memory runs out.
+        remote = ray.remote(
+            num_cpus=self._cluster.cpus, num_gpus=self._gpus, max_retries=0
+        )(run_task)
+        cpus = None if self._gpus else self._cluster.cpus
+        reference = remote.remote(members, dataset, self._group_size, cpus)
+        self._tasks[reference] = task
+
+    def _collect(self, ray: Any, reference: Any) -> None:
+        """Writes what a finished task brought, or starts it again."""
+        try:
+            outcomes, origin, told = ray.get(reference, timeout=_START_SECONDS)
+        except ray.exceptions.RayTaskError as error:
+            self._fail(self._tasks.pop(reference), error)
+            return
+        except ray.exceptions.RayError as error:  # its worker or node died
+            self._retry(ray, self._tasks.pop(reference), error)
+            return
+        task = self._tasks.pop(reference)
+        origin = {**origin, "commit": machine.provenance()["commit"]}
+        seconds = time.monotonic() - task.started
+        try:
+            for text in told:
+                self._ledger.tell_once(text)
+            for run, outcome in zip(task.runs, outcomes, strict=True):
+                if isinstance(outcome, Exception):
+                    self._ledger.fail(run, outcome, seconds)
+                else:
+                    self._ledger.write(run, outcome, origin, seconds)
+        finally:
+            self._ledger.release(task.runs)
+
+    def _retry(self, ray: Any, task: _Task, error: Exception) -> None:
+        what = cost.count(len(task.runs), "run")
+        why = type(error).__name__
+        if task.num_retries >= self._cluster.max_retries:
+            lost = WorkerError(f"{why}, {task.num_retries + 1} times in a row")
+            self._fail(task, lost)
+            return
+        attempt = task.num_retries + 1
+        self._ledger.display.print(
+            f"{task.runs[0].title}: the worker of {what} died ({why}); retry {attempt} "
+            f"of {self._cluster.max_retries}"
+        )
+        half = len(task.runs)
+        if isinstance(error, ray.exceptions.OutOfMemoryError):
+            half = (half + 1) // 2
+        for part in (task.runs[:half], task.runs[half:]):
+            self._start(ray, part, attempt)
+
+    def _fail(self, task: _Task, error: Exception) -> None:
+        try:
+            for run in task.runs:
+                self._ledger.fail(run, error, time.monotonic() - task.started)
+        finally:
+            self._ledger.release(task.runs)
+
+    def _send_dataset(self, ray: Any, spec: config.RunSpec) -> Any:
+        key = plan.dataset_key(spec)
+        if key not in self._datasets:
+            dataset = self._ledger.load(spec)
+            self._ledger.tell_once(local.describe(dataset))
+            self._datasets[key] = ray.put(dataset)
+        return self._datasets[key]
+
+    def _gpus_of_a_task(self, ray: Any) -> float:
+        if self._cluster.gpus is not None:
+            return self._cluster.gpus
+        return 1.0 if any(node.get("GPU") for node in _nodes(ray)) else 0.0
+
+    def _num_slots(self, ray: Any) -> int:
+        """How many tasks the cluster can run at a time."""
+        slots = 0
+        for node in _nodes(ray):
+            fits = node.get("CPU", 0.0) / self._cluster.cpus
+            if self._gpus:
+                fits = min(fits, node.get("GPU", 0.0) / self._gpus)
+            slots += math.floor(fits + 1e-9)
+        return slots
+
+    def _request(self) -> str:
+        gpus = f" and {self._gpus:g} GPUs" if self._gpus else ""
+        return f"{self._cluster.cpus:g} CPUs{gpus}"
+
+    def _tell_cluster(self, ray: Any) -> None:
+        nodes = cost.count(len(_nodes(ray)), "node")
+        slots = self._num_slots(ray)
+        if not slots:
+            raise UserError(
+                f"ray: none of the {nodes} has {self._request()} for a task; ask for "
+                "less with --ray_cpus or --ray_gpus"
+            )
+        self._ledger.display.print(
+            f"Ray: {nodes}, {cost.count(slots, 'task')} at a time, {self._request()} "
+            "each"
+        )
+
+
+def run_task(
+    members: Sequence[trial.Member],
+    dataset: data.Dataset,
+    group_size: int,
+    cpus: float | None,
+) -> tuple[list[dict[str, Any] | Exception], dict[str, Any], list[str]]:
+    """Runs some runs of one family, on a worker.
+
+    Args:
+      members: the runs.
+      dataset: what they learn.
+      group_size: how many to train in one program; 0 = automatic.
+      cpus: of this task where it has no GPU; other tasks use the others.
+
+    Returns:
+      What came of each run, with what, and lines to tell.
+    """
+    machine.use_compilation_cache()
+    share = 1.0 if cpus is None else min(1.0, cpus / (os.cpu_count() or 1))
+    here = machine.here(share=share)
+    told: list[str] = []
+    outcomes: list[dict[str, Any] | Exception] = []
+    size = trial.group_size(members[0][0], here, group_size)
+    for first in range(0, len(members), size):
+        part = members[first : first + size]
+        for spec, _ in part:
+            _PROGRAMS.use(spec)
+        outcomes += trial.attempt(
+            part,
+            dataset,
+            here,
+            on_halved=lambda half, error: told.append(trial.halved(half, error)),
+        )
+    return list(map(_portable, outcomes)), machine.provenance(), told
+
+
+_PROGRAMS = local.Programs()  # of this worker
+
+
+def _portable(outcome: dict[str, Any] | Exception) -> dict[str, Any] | Exception:
+    """An exception that can be sent, whatever it is made of."""
+    if not isinstance(outcome, Exception) or type(outcome) is UserError:
+        return outcome
+    error = WorkerError(f"{type(outcome).__name__}: {outcome}")
+    error.add_note("".join(traceback.format_exception(outcome)))
+    return error
+
+
+def _nodes(ray: Any) -> list[dict[str, float]]:
+    """The resources of each live node."""
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+
+
+@contextlib.contextmanager
+def _connected(cluster: Ray, runs: Sequence[Run]) -> Iterator[Any]:
+    """Ray, connected to the cluster; workers get the code of this process."""
+    try:
+        import ray
+    except ImportError:
+        raise UserError(
+            "runner='ray': Ray is not installed; pip install 'ffjax[ray]'"
+        ) from None
+    address = cluster.address or os.environ.get("RAY_ADDRESS", "")
+    _check_address(address)
+    with tempfile.TemporaryDirectory(prefix="ffjax-code-") as folder:
+        _collect_code(pathlib.Path(folder), runs)
+        settings = {
+            "address": address or "local",
+            "runtime_env": {
+                "working_dir": folder,
+                "env_vars": _environment(cluster),
+            },
+            "log_to_driver": False,
+            "logging_level": "error",
+            **({} if address else {"include_dashboard": False}),
+        }
+        problem: list[BaseException] = []
+
+        def connect() -> None:
+            try:
+                ray.init(**settings)
+            except BaseException as error:
+                problem.append(error)
+
+        # In a thread of its own, because it may wait for ever for what is no cluster;
+        # and it leaves the signals' handlers alone there.
+        thread = threading.Thread(target=connect, daemon=True)
+        thread.start()
+        thread.join(_START_SECONDS)
+        shown = f"ray_address={address!r}" if address else "ray"
+        if thread.is_alive():
+            raise UserError(f"{shown}: no Ray cluster within {_START_SECONDS:.0f} s")
+        if problem:
+            text = " ".join(f"{type(problem[0]).__name__}: {problem[0]}".split())
+            raise UserError(f"{shown}: cannot connect ({text[:300]})")
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def _environment(cluster: Ray) -> dict[str, str]:
+    """What keeps tasks that share a machine out of each other's way."""
+    if cluster.gpus == 0:
+        return {"JAX_PLATFORMS": "cpu"}
+    if cluster.gpus is not None and cluster.gpus < 1:
+        return {"XLA_PYTHON_CLIENT_MEM_FRACTION": f"{0.9 * cluster.gpus:.3f}"}
+    return {}
+
+
+def _check_address(address: str) -> None:
+    """Raises a UserError if nothing listens at HOST:PORT."""
+    found = re.fullmatch(r"(?:ray://)?\[?(.+?)\]?:(\d+)", address)
+    if not found:
+        if address not in ("", "auto", "local"):
+            raise UserError(f"ray_address={address!r}: must be HOST:PORT")
+        return
+    host, port = found.group(1), int(found.group(2))
+    try:
+        with socket.create_connection((host, port), timeout=_CONNECT_SECONDS):
+            pass
+    except (OSError, OverflowError) as error:
+        raise UserError(
+            f"ray_address={address!r}: nothing answers there ({error}); is the cluster "
+            "up, and is it the port of its head node?"
+        ) from None
+
+
+def _collect_code(folder: pathlib.Path, runs: Sequence[Run]) -> None:
+    """Copies what workers must be able to import: ffjax and users' own functions."""
+    ignored = shutil.ignore_patterns("__pycache__", ".*")
+    package = pathlib.Path(ffjax.__file__).parent
+    shutil.copytree(package, folder / "ffjax", ignore=ignored)
+    names = {run.spec.goodness for run in runs if ":" in run.spec.goodness}
+    for name in {name.partition(":")[0].partition(".")[0] for name in names}:
+        source = getattr(sys.modules[name], "__file__", None)
+        paths = [source] if source else sys.modules[name].__path__
+        for path in map(pathlib.Path, paths):
+            if "site-packages" in path.parts:
+                continue  # installed, so on the workers, too
+            if path.is_dir() or path.name == "__init__.py":
+                root = path if path.is_dir() else path.parent
+                _copy_python(root, folder / root.name)
+            else:  # with what it may import from beside it
+                for sibling in path.parent.glob("*.py"):
+                    shutil.copy(sibling, folder / sibling.name)
+
+
+def _copy_python(source: pathlib.Path, target: pathlib.Path) -> None:
+    for path in source.rglob("*.py"):
+        copy = target / path.relative_to(source)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, copy)

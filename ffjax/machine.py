@@ -1,0 +1,128 @@
+"""The machine that a process runs on: its devices, its memory, its programs."""
+
+import dataclasses
+import functools
+import hashlib
+import importlib.metadata
+import os
+import pathlib
+import platform
+import re
+import subprocess
+import warnings
+from typing import Any
+
+import jax
+
+import ffjax
+from ffjax.data import cache
+from ffjax.errors import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class Machine:
+    """What this process may use.
+
+    Attributes:
+      devices: over which groups of runs are spread.
+      memory_budget: bytes that the inputs of a layer may take on one device.
+    """
+
+    devices: tuple[Any, ...]
+    memory_budget: float
+
+    @property
+    def is_cpu(self) -> bool:
+        """Whether the devices are processors, virtual ones included."""
+        return self.devices[0].platform == "cpu"
+
+
+def here(num_devices: int = 0, share: float = 1.0) -> Machine:
+    """The machine as seen from this process.
+
+    Args:
+      num_devices: how many of the local devices to use; 0 = all.
+      share: of the memory, where other processes have the rest.
+
+    The budget is a quarter of a device's memory: the inputs of two layers exist at once
+    while the next ones are computed, and the rest is left for the program and for other
+    processes.
+    """
+    devices = jax.local_devices()
+    if num_devices > len(devices):
+        raise UserError(
+            f"num_devices={num_devices}: there are {len(devices)} on this machine "
+            f"({devices[0].device_kind}); 0 takes all of them"
+        )
+    devices = devices[: num_devices or None]
+    stats = devices[0].memory_stats()
+    if stats and "bytes_limit" in stats:
+        memory = stats["bytes_limit"]
+    else:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        memory /= len(devices)  # virtual devices share it
+    return Machine(tuple(devices), share * memory / 4)
+
+
+def use_compilation_cache() -> None:
+    """Lets this process reuse what earlier ones compiled; a user's own cache stays.
+
+    On 2 cores a restart of a small run takes seconds instead of half a minute. The
+    results are the same to the bit: the same program is loaded.
+    """
+    if jax.config.jax_compilation_cache_dir is not None:  # type: ignore[attr-defined]
+        return
+    # Programs for a CPU may use instructions that another one lacks, and a home folder
+    # may be shared by different machines.
+    try:
+        about = pathlib.Path("/proc/cpuinfo").read_text()
+    except OSError:
+        about = platform.processor()
+    features = sorted(
+        set(re.findall(r"^(?:flags|Features)\s*:.*", about, re.MULTILINE))
+    )
+    kind = hashlib.sha256("".join(features or [about]).encode()).hexdigest()[:12]
+    folder = cache.folder() / "xla" / f"{platform.machine()}-{kind}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return  # it only saves time
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+    # An entry that a killed process left unfinished is compiled again.
+    warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation")
+
+
+@functools.cache
+def provenance() -> dict[str, Any]:
+    """With what this process makes its runs."""
+    packages = ("jax", "jaxlib", "flax", "optax", "numpy")
+    versions = {name: importlib.metadata.version(name) for name in packages}
+    return {
+        "device": jax.local_devices()[0].device_kind,
+        "versions": {"ffjax": ffjax.__version__, **versions},
+        "commit": _commit(),
+    }
+
+
+def _commit() -> str | None:
+    """The commit of ffjax's own checkout, with a plus if files differ from it."""
+    folder = pathlib.Path(ffjax.__file__).parent
+    command = [
+        "git",
+        "-C",
+        str(folder),
+        "describe",
+        "--always",
+        "--abbrev=40",
+        "--dirty=+",
+    ]
+    if not (folder.parent / ".git").exists():  # an installed package, not a checkout
+        return None
+    try:
+        answer = subprocess.run(
+            command, capture_output=True, text=True, timeout=10, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return answer.stdout.strip()
