@@ -29,7 +29,8 @@ from ffjax.ledger import Ledger
 from ffjax.plan import Run
 
 _CONNECT_SECONDS = 10.0  # for a first sign of life of a cluster
-_START_SECONDS = 120.0  # for a cluster to take us in, or for one of our own to start
+_JOIN_SECONDS = 60.0  # for a cluster to take us in
+_START_SECONDS = 120.0  # for one of our own to start, and for results to arrive
 _POLL_SECONDS = 1.0  # between two looks at the tasks
 _NODE_SECONDS = 120.0  # how long to wait for a node that could run a task
 _GPU_BATCH = 16  # runs in a task for a GPU; the worker groups them as its memory allows
@@ -351,10 +352,11 @@ def _connected(cluster: Ray, runs: Sequence[Run]) -> Iterator[Any]:
         # and it leaves the signals' handlers alone there.
         thread = threading.Thread(target=connect, daemon=True)
         thread.start()
-        thread.join(_START_SECONDS)
+        patience = _JOIN_SECONDS if address else _START_SECONDS
+        thread.join(patience)
         shown = f"ray_address={address!r}" if address else "ray"
         if thread.is_alive():
-            raise UserError(f"{shown}: no Ray cluster within {_START_SECONDS:.0f} s")
+            raise UserError(f"{shown}: no Ray cluster within {patience:.0f} s")
         if problem:
             text = " ".join(f"{type(problem[0]).__name__}: {problem[0]}".split())
             raise UserError(f"{shown}: cannot connect ({text[:300]})")

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import ffjax
-from ffjax import config, cost, data, files, lease, plan, progress, results
+from ffjax import config, cost, data, files, lease, network, plan, progress, results
 from ffjax.errors import UserError
 from ffjax.plan import Run
 
@@ -168,9 +168,11 @@ class Ledger:
             except UserError as error:
                 found = error
             self._dataset = key, found
-        if isinstance(self._dataset[1], UserError):
-            raise self._dataset[1]
-        return self._dataset[1]
+        dataset = self._dataset[1]
+        if isinstance(dataset, UserError):
+            raise dataset
+        network.check_batch_size(spec.batch_size, len(dataset.train_labels))
+        return dataset
 
     def tell_once(self, text: str) -> None:
         """Prints a line, but never twice."""

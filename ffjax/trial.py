@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ffjax import backprop, config, cost, data, evaluate, group, network, partial, train
+from ffjax import backprop, config, cost, data, evaluate, group, partial, train
 from ffjax.errors import UserError
 from ffjax.machine import Machine
 
@@ -62,8 +62,6 @@ def attempt(
       Of each run what ``train_and_evaluate`` gives, or what kept it from that.
     """
     try:
-        for spec, _ in members:
-            network.check_batch_size(spec.batch_size, len(dataset.train_labels))
         return list(
             train_and_evaluate(
                 members, dataset, machine, kept=kept, on_epochs=on_epochs

@@ -80,6 +80,9 @@ def test_list_prints_ids_and_their_number_and_runs_nothing(tmp_path):
         ("--config.batch_size=100000", "batch_size=100000: must not be larger"),
         ("--config=nowhere.py", "config='nowhere.py': no such file"),
         ("--wrokdir=x", "wrokdir"),
+        ("--shard=5/4", "shard='5/4': must be i/n with i from 1 to n"),
+        ("--config.group_size=-1", "group_size=-1: must be an integer >= 0"),
+        ("--config.num_devices=99", "num_devices=99: there are 1 on this machine"),
         ("stray", "'stray': not a flag"),
     ],
 )

@@ -1,9 +1,11 @@
 import dataclasses
 import json
 import os
+import re
 import signal
 import threading
 import time
+import types
 
 import jax
 import numpy as np
@@ -41,7 +43,7 @@ _CHANGING = ("time", "finished", "commit")
 
 def _cells(seeds=(42,), **axes):
     return [
-        config.expand(_fields(**fields, seeds=seeds))[0]
+        config.expand(_fields(**fields, seeds=tuple(seeds)))[0]
         for fields in config.product(**axes)
     ]
 
@@ -80,7 +82,7 @@ def trained(monkeypatch):
     """Training replaced by something quick; the runs that were asked for are listed."""
     calls = []
 
-    def fake(members, dataset, machine, *, kept=None, on_epochs=None):
+    def fake(members, dataset, here, *, kept=None, on_epochs=None):
         ((spec, seed),) = members
         calls.append((spec.goodness, seed))
         outcome = {
@@ -526,3 +528,117 @@ def test_compiled_programs_do_not_pile_up(tmp_path, trained, monkeypatch):
     cells = _cells(goodness=("sos", "topk", "variance", "burstiness"), seeds=(1, 2))
     runner.run(cells, str(tmp_path))
     assert cleared == [4]
+
+
+# Groups.
+
+
+def _group_cells():
+    return _cells(seeds=(42, 43), goodness=("sos",), norm_gate=(False, True))
+
+
+@pytest.fixture
+def alone(tmp_path):
+    runner.run(_group_cells(), str(tmp_path / "alone"))
+    return _records(tmp_path / "alone")
+
+
+def test_a_group_gives_each_run_its_record(tmp_path, alone, capsys):
+    capsys.readouterr()
+    how = runner.How(group_size=3)
+    assert runner.run(_group_cells(), str(tmp_path / "group"), how) == 0
+    found = _records(tmp_path / "group")
+    assert found.keys() == alone.keys()
+    for key, record in found.items():
+        assert record["spec"] == alone[key]["spec"]
+        assert abs(record["accuracy"] - alone[key]["accuracy"]) <= 2  # of 50 images
+        np.testing.assert_allclose(record["losses"], alone[key]["losses"], rtol=1e-4)
+    sizes = [record.get("group_size", 1) for record in found.values()]
+    assert sorted(sizes) == [1, 3, 3, 3]
+    assert len(re.findall(r"^\[\d/4\] ", capsys.readouterr().out, re.MULTILINE)) == 4
+    for name in ("claims", "partial"):
+        assert list((tmp_path / "group" / name).iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (MemoryError("no"), "not enough memory"),
+        (RuntimeError("RESOURCE_EXHAUSTED: on the device"), "not enough memory"),
+        (ValueError("odd"), "ValueError('odd')"),
+    ],
+)
+def test_a_group_that_is_too_large_is_halved(
+    tmp_path, trained, monkeypatch, capsys, error, said
+):
+    sizes = []
+    fake = trial.train_and_evaluate
+
+    def limited(members, *rest, **more):
+        sizes.append(len(members))
+        if len(members) > 2:
+            raise error
+        return [fake([member], *rest, **more)[0] for member in members]
+
+    monkeypatch.setattr(trial, "train_and_evaluate", limited)
+    cells = _cells(seeds=range(10), goodness=("sos",))
+    assert runner.run(cells, str(tmp_path), runner.How(group_size=5)) == 0
+    assert len(trained) == len(_records(tmp_path)) == 10
+    assert f"failed ({said}); tried again with at most 3" in capsys.readouterr().out
+    # The next ones are no larger than what memory was enough for.
+    is_memory = "memory" in said
+    assert sizes == [5, 3, 2, 1, 2, *([2, 2, 1] if is_memory else [5, 3, 2, 1, 2])]
+
+
+def test_a_run_that_fails_does_not_take_its_group_along(tmp_path, trained, monkeypatch):
+    fake = trial.train_and_evaluate
+
+    def fail(members, *rest, **more):
+        if any(seed == 3 for _, seed in members):
+            raise ValueError("seed 3")
+        return [fake([member], *rest, **more)[0] for member in members]
+
+    monkeypatch.setattr(trial, "train_and_evaluate", fail)
+    cells = _cells(seeds=range(5), goodness=("sos",))
+    assert runner.run(cells, str(tmp_path), runner.How(group_size=5)) == 1
+    assert {seed for _, seed in _records(tmp_path)} == {0, 1, 2, 4}
+
+
+def test_a_group_leaves_out_what_others_have(tmp_path, trained, monkeypatch):
+    monkeypatch.setattr(ledger, "_POLL_SECONDS", 0.01)
+    groups = []
+    fake = trial.train_and_evaluate
+
+    def look(members, *rest, **more):
+        groups.append([seed for _, seed in members])
+        return [fake([member], *rest, **more)[0] for member in members]
+
+    monkeypatch.setattr(trial, "train_and_evaluate", look)
+    cells = _cells(seeds=range(4), goodness=("sos",))
+    claim = tmp_path / "claims" / f"{cells[0].id}-seed1.1"
+    claim.parent.mkdir(parents=True)
+    claim.write_text(json.dumps({"host": "other", "system": "x", "pid": 7}))
+    threading.Timer(0.5, claim.unlink).start()
+    assert runner.run(cells, str(tmp_path), runner.How(group_size=4)) == 0
+    assert groups == [[0, 2, 3], [1]]
+
+
+def test_more_devices_than_there_are(tmp_path, trained):
+    with pytest.raises(UserError, match="num_devices=99: there are 1 on this machine"):
+        runner.run(_group_cells(), str(tmp_path), runner.How(num_devices=99))
+
+
+def test_how_many_runs_go_together():
+    spec = config.make_spec(pathway="standard")
+    assert trial.group_size(spec, machine.here()) == 1, "a CPU is busy with one"
+    assert trial.group_size(spec, machine.here(), 7) == 7
+    accelerator = types.SimpleNamespace(platform="gpu")
+    one = machine.Machine((accelerator,), 8e9)
+    # 60,000 images under 10 labels with 2000 activations are 4.8 GB.
+    assert trial.group_size(spec, one) == 1
+    assert trial.group_size(spec, machine.Machine((accelerator,) * 8, 20e9)) == 32
+    free = config.make_spec(pathway="ffcl")
+    assert 10 <= trial.group_size(free, one) <= 20
+    assert trial.group_size(spec, machine.Machine((accelerator,), 1e9)) > 1, (
+        "what is recomputed needs no memory"
+    )
