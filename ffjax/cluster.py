@@ -340,30 +340,33 @@ def _connected(cluster: Ray, runs: Sequence[Run]) -> Iterator[Any]:
             "logging_level": "error",
             **({} if address else {"include_dashboard": False}),
         }
-        problem: list[BaseException] = []
+        problems: list[BaseException] = []
+        answered, over = threading.Event(), threading.Event()
 
         def connect() -> None:
             try:
                 ray.init(**settings)
             except BaseException as error:
-                problem.append(error)
+                problems.append(error)
+            answered.set()
+            over.wait()
 
         # In a thread of its own, because it may wait for ever for what is no cluster;
-        # and it leaves the signals' handlers alone there.
-        thread = threading.Thread(target=connect, daemon=True)
-        thread.start()
-        patience = _JOIN_SECONDS if address else _START_SECONDS
-        thread.join(patience)
+        # and there it leaves the signals' handlers alone. The thread stays, because
+        # what Ray starts on this machine ends with the thread that started it.
+        threading.Thread(target=connect, daemon=True).start()
         shown = f"ray_address={address!r}" if address else "ray"
-        if thread.is_alive():
+        patience = _JOIN_SECONDS if address else _START_SECONDS
+        if not answered.wait(patience):
             raise UserError(f"{shown}: no Ray cluster within {patience:.0f} s")
-        if problem:
-            text = " ".join(f"{type(problem[0]).__name__}: {problem[0]}".split())
+        for error in problems:
+            text = " ".join(f"{type(error).__name__}: {error}".split())
             raise UserError(f"{shown}: cannot connect ({text[:300]})")
     try:
         yield ray
     finally:
         ray.shutdown()
+        over.set()
 
 
 def _environment(cluster: Ray) -> dict[str, str]:

@@ -82,7 +82,7 @@ def run(
                 cluster.Driver(book, how.ray, how.group_size).work()
         except KeyboardInterrupt:
             stack.close()
-            _say_how_to_go_on(book, arguments)
+            _say_how_to_go_on(book, arguments, keeps_layers=how.ray is None)
             raise
         claims.clear_void()
     _conclude(book)
@@ -106,12 +106,14 @@ def _ending_as_interrupt() -> Iterator[None]:
         signal.signal(signal.SIGTERM, previous)
 
 
-def _say_how_to_go_on(book: Ledger, arguments: Sequence[str]) -> None:
+def _say_how_to_go_on(
+    book: Ledger, arguments: Sequence[str], *, keeps_layers: bool
+) -> None:
     command = shlex.join(["python", "-m", "ffjax.main", *arguments])
     done = cost.count(len(book.records), "run")
-    display = book.display
-    display.print(f"stopped: {done} done, and finished layers of the last one are kept")
-    display.print(f"to go on:\n  {command}")
+    kept = ", and finished layers of the last one are kept" if keeps_layers else ""
+    book.display.print(f"stopped: {done} done{kept}")
+    book.display.print(f"to go on:\n  {command}")
 
 
 def _conclude(book: Ledger) -> None:
