@@ -404,9 +404,7 @@ def _power_mean(h: jax.Array, mean, scale, p: int) -> jax.Array:
     # Powers of the standardised values stay in range where m_p and m_2^(p/2) would not.
     # They are computed from h in every reduction: XLA fuses that, while a standardised
     # copy of h would be written to memory and read again.
-    return jnp.mean(
-        jax.lax.integer_pow(scale * (h - mean), p), axis=-1, keepdims=True
-    )
+    return jnp.mean(jax.lax.integer_pow(scale * (h - mean), p), axis=-1, keepdims=True)
 
 
 def _count(fraction: float, width: int) -> int:
