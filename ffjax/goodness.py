@@ -368,12 +368,11 @@ def _standard_moment(h: jax.Array, p: int) -> jax.Array:
 
 @_standard_moment.defjvp
 def _standard_moment_jvp(p, primals, tangents):
-    r"""With s = (h - mu) / sigma: dg = (p / (sigma d)) sum_i w_i dh_i, where
+    r"""The derivative in closed form: one pass over h, and no step through the moments.
+
+    dg = (p / (sigma d)) sum_i w_i dh_i with s = (h - mu) / sigma and
 
         w_i = s_i^(p-1) - mean(s^(p-1)) - mean(s^p) s_i.
-
-    In closed form it is one pass over h, where differentiating the moments one by one
-    takes five.
     """
     (h,), (dh,) = primals, tangents
     value = _standard_moment(h, p)
@@ -402,9 +401,11 @@ def _standard(h: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 def _power_mean(h: jax.Array, mean, scale, p: int) -> jax.Array:
     # Powers of the standardised values stay in range where m_p and m_2^(p/2) would not.
-    # They are computed from h in every reduction: XLA fuses that, while a standardised
-    # copy of h would be written to memory and read again.
-    return jnp.mean(jax.lax.integer_pow(scale * (h - mean), p), axis=-1, keepdims=True)
+    # They are computed from h in every reduction, which XLA fuses; the barrier keeps it
+    # from sharing h - mean, which would be written to memory and read again.
+    mean = jax.lax.optimization_barrier(mean)
+    powers = jax.lax.integer_pow(scale * (h - mean), p)
+    return jnp.mean(powers, axis=-1, keepdims=True)
 
 
 def _count(fraction: float, width: int) -> int:
@@ -433,9 +434,9 @@ def _mean_of_largest_jvp(k, primals, tangents):
 
 def _excess_mean(h: jax.Array, low: jax.Array, k: int) -> jax.Array:
     """Their mean, if low has k entries above it: low + (1/k) sum_i [h_i - low]_+."""
-    # Shared with the comparisons of the derivative, the broadcast bound would be written
-    # to memory; the barrier keeps it in the sum. So does [x]_+ as (x + |x|) / 2, which
-    # is exact, with the broadcast zero.
+    # Shared with the comparisons of the derivative, the broadcast bound would be
+    # written to memory; the barrier keeps it in the sum. So does [x]_+ as (x + |x|) / 2
+    # with a broadcast zero.
     above = h - jax.lax.optimization_barrier(low)
     return low[..., 0] + jnp.sum(above + jnp.abs(above), axis=-1) / (2 * k)
 
@@ -495,7 +496,7 @@ def _bracket_largest(h: jax.Array, k: int) -> _Bracket:
 
 
 def _to_place(x: jax.Array) -> jax.Array:
-    """Integers in the order of the floats: their bits, those of negative ones turned."""
+    """Integers in the order of the floats: their bits, turned for negative ones."""
     width = jnp.finfo(x.dtype).bits
     bits = jax.lax.bitcast_convert_type(x, jnp.dtype(f"int{width}"))
     return bits ^ ((bits >> (width - 1)) & jnp.iinfo(bits.dtype).max)

@@ -1,4 +1,4 @@
-"""What a layer learns from: its inputs and wrong labels, and the loss of their goodness.
+"""What a layer learns from: inputs, wrong labels, and the loss of their goodness.
 
 Shapes: B examples, K wrong labels for each. All of it is local to one layer. The
 defaults are the paper's; the rest is from the literature around it.

@@ -146,6 +146,24 @@ def propagate(
     return x
 
 
+def label_free_features(
+    arch: Architecture, params: Sequence[Params], x: jax.Array
+) -> list[jax.Array]:
+    """What each layer passes on, where that does not depend on the label."""
+    features = []
+    for index, weights in enumerate(params):
+        # Any label will do; what it adds is not used, and so not computed.
+        h, _ = run_layer(arch, index, weights, x, jnp.zeros(x.shape[:-1], jnp.int32))
+        features.append(h)
+        x = arch.normalise(h)
+    return features
+
+
+def add_label(params: Params, features: jax.Array, label: jax.Array) -> jax.Array:
+    """What goodness is measured on in a layer of ffcl (paper, eq. 7)."""
+    return features + params["label_kernel"][label]
+
+
 @functools.partial(jax.jit, static_argnames=("arch", "index"))
 def advance(
     arch: Architecture, index: int, params: Params, inputs: jax.Array
