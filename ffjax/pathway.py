@@ -100,6 +100,18 @@ class Architecture:
         return PATHWAYS[self.pathway].carries_label
 
 
+def as_program(arch: Architecture, index: int) -> tuple[Architecture, int]:
+    """A network and index that stand for all layers that run the same programs.
+
+    Above the first layer only the width tells them apart, so a deep network compiles
+    no more programs than one of two layers.
+    """
+    width = arch.widths[index]
+    if index == 0:
+        return dataclasses.replace(arch, widths=(width,), ensemble="all"), 0
+    return dataclasses.replace(arch, widths=(width, width), ensemble="all"), 1
+
+
 def encode(arch: Architecture, images: jax.Array) -> jax.Array:
     """Images (N, D) -> the first layer's inputs, of fixed length.
 
@@ -164,7 +176,6 @@ def add_label(params: Params, features: jax.Array, label: jax.Array) -> jax.Arra
     return features + params["label_kernel"][label]
 
 
-@functools.partial(jax.jit, static_argnames=("arch", "index"))
 def advance(
     arch: Architecture, index: int, params: Params, inputs: jax.Array
 ) -> jax.Array:
@@ -179,6 +190,13 @@ def advance(
     Returns:
       (N, W), or (N, C, W) where they depend on the label.
     """
+    return _advance(*as_program(arch, index), params, inputs)
+
+
+@functools.partial(jax.jit, static_argnames=("arch", "index"))
+def _advance(
+    arch: Architecture, index: int, params: Params, inputs: jax.Array
+) -> jax.Array:
     labels = jnp.arange(arch.num_classes)
 
     def one_example(x):

@@ -283,6 +283,10 @@ def train_layer(
     init_key, train_key = jax.random.split(key)
     width = pathway.input_width(arch, lower, inputs)
     hyper = Hyper(jnp.float32(learning_rate), jnp.float32(threshold))
+    report = None if on_epochs is None else functools.partial(on_epochs, index)
+    state = init_layer(arch, index, init_key, width, optimizer)
+    if not lower:  # which would name the layers below
+        arch, index = pathway.as_program(arch, index)
 
     def program(state, losses, first, last):
         return train_epochs(
@@ -302,8 +306,6 @@ def train_layer(
             optimizer=optimizer,
         )
 
-    report = None if on_epochs is None else functools.partial(on_epochs, index)
-    state = init_layer(arch, index, init_key, width, optimizer)
     return run_program(program, state, epochs, report)
 
 
