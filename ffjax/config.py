@@ -58,6 +58,7 @@ class RunSpec:
     schedule: str = "constant"  # of the learning rate: constant, cosine, half_linear
     weight_decay: float = 0.0  # of AdamW, for weights but not for biases
     peer_normalisation: float = 0.0  # weight of a penalty on unequally active units
+    dropout: float = 0.0  # share of a layer's inputs that each step leaves out
     label_scale: float = 5.0  # s, of the label in the input of the standard pathway
     normalisation: str = "l2"  # of the layers' inputs: l2 (length 1), rms
     ensemble: str = "all"  # layers that vote: all and their concatenation, later
@@ -114,7 +115,11 @@ class RunSpec:
         if self.trainer == "ff":
             arguments["threshold"] = self.threshold
             arguments["objective"] = Objective(
-                self.negatives, self.loss, self.loss_scale, self.peer_normalisation
+                self.negatives,
+                self.loss,
+                self.loss_scale,
+                self.peer_normalisation,
+                self.dropout,
             )
         return arguments
 
@@ -145,6 +150,7 @@ _OF_BACKPROP: dict[str, Any] = {
     "loss": RunSpec.loss,
     "loss_scale": RunSpec.loss_scale,
     "peer_normalisation": RunSpec.peer_normalisation,
+    "dropout": RunSpec.dropout,
     "label_scale": RunSpec.label_scale,
     "normalisation": RunSpec.normalisation,
     "ensemble": RunSpec.ensemble,
@@ -434,6 +440,10 @@ _ALLOWED: dict[str, tuple[Callable[[Any], bool], str]] = {
     "schedule": _one_of(SCHEDULES),
     "weight_decay": _NUMBER_FROM_0,
     "peer_normalisation": _NUMBER_FROM_0,
+    "dropout": (
+        (lambda value: _is_number(value) and 0 <= value <= 0.9),
+        "a number from 0 to 0.9",
+    ),
     "label_scale": _NUMBER_ABOVE_0,
     "normalisation": _one_of(NORMALISATIONS),
     "ensemble": _one_of(ENSEMBLES),

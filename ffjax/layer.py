@@ -92,7 +92,7 @@ class Layer(nn.Module):
         kernel = self.param("kernel", _uniform(fan_in), (x.shape[-1], self.width))
         bias = self.param("bias", _uniform(fan_in), (self.width,))
         # Leading axes of length 1, because tests forbid silent rank promotion.
-        return x @ kernel + bias.reshape((1,) * (x.ndim - 1) + bias.shape)
+        return _product(x, kernel) + bias.reshape((1,) * (x.ndim - 1) + bias.shape)
 
     def _shift(self, label: jax.Array, fan_in: int) -> jax.Array:
         shape = (self.num_classes, self.width)
@@ -114,6 +114,30 @@ def _add(h: jax.Array, shift: jax.Array, factor: jax.Array | float = 1.0) -> jax
     if shift.ndim == h.ndim:
         return h + factor * shift
     return jnp.stack([h + factor * one for one in shift])
+
+
+@jax.custom_vjp
+def _product(x: jax.Array, kernel: jax.Array) -> jax.Array:
+    """x @ kernel, with a gradient that is as fast as the product itself on a CPU.
+
+    For x' g XLA's product reads x against the grain, which costs a fifth of its speed.
+    A transposed copy costs a fiftieth; the barrier keeps XLA from undoing it.
+    """
+    return x @ kernel
+
+
+def _product_forward(x, kernel):
+    return x @ kernel, (x, kernel)
+
+
+def _product_backward(saved, g):
+    x, kernel = saved
+    rows = x.reshape(-1, x.shape[-1])
+    columns = jax.lax.optimization_barrier(rows.T)
+    return g @ kernel.T, columns @ g.reshape(-1, g.shape[-1])
+
+
+_product.defvjp(_product_forward, _product_backward)
 
 
 def _uniform(fan_in: int) -> nn.initializers.Initializer:

@@ -107,6 +107,7 @@ def fit(
     loss_scale: float = 1.0,
     schedule: str = "constant",
     weight_decay: float = 0.0,
+    dropout: float = 0.0,
     label_scale: float = 5.0,
     normalisation: str = "l2",
     peer_normalisation: float = 0.0,
@@ -140,6 +141,7 @@ def fit(
       loss_scale: by which the loss multiplies goodness and threshold.
       schedule: of the learning rate: constant, cosine or half_linear.
       weight_decay: of AdamW, for weights but not for biases.
+      dropout: share of a layer's inputs that each step leaves out.
       label_scale: of the label in the input of the standard pathway.
       normalisation: of the layers' inputs: l2 (length 1) or rms.
       peer_normalisation: weight of the penalty on unequally active units.
@@ -176,6 +178,7 @@ def fit(
         loss_scale=loss_scale,
         schedule=schedule,
         weight_decay=weight_decay,
+        dropout=dropout,
         label_scale=label_scale,
         normalisation=normalisation,
         peer_normalisation=peer_normalisation,

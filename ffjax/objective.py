@@ -1,4 +1,4 @@
-"""What a layer learns from: which wrong labels it sees, and the loss of their goodness.
+"""What a layer learns from: inputs, wrong labels, and the loss of their goodness.
 
 Shapes: B examples, K wrong labels for each. All of it is local to one layer. The
 defaults are the paper's; the rest is from the literature around it.
@@ -99,12 +99,26 @@ class Objective:
         squares and a threshold of 1 into Hinton's sum of squares and threshold d.
       peer_normalisation: weight of a penalty on units whose mean activation differs
         from that of their peers, see ``peer_penalty``.
+      dropout: the share of the layer's inputs that each step leaves out.
     """
 
     negatives: str = "random"
     loss: str = "softplus"
     scale: float = 1.0
     peer_normalisation: float = 0.0
+    dropout: float = 0.0
+
+    def drop(self, key: jax.Array, x: jax.Array) -> jax.Array:
+        """Inputs (B, D) or (K, B, D) with some entries 0, the others larger for it.
+
+        The K labels of an example lose the same entries, so that only the label tells
+        them apart. A byte of randomness an entry: the share is a multiple of 1/256.
+        """
+        kept = round(256 * (1 - self.dropout))
+        mask = jax.random.bits(key, x.shape[-2:], jnp.uint8) < kept
+        return jnp.where(mask.reshape((1,) * (x.ndim - 2) + mask.shape), x, 0) * (
+            256 / kept
+        )
 
     def choose(
         self,

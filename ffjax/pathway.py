@@ -100,6 +100,18 @@ class Architecture:
         return PATHWAYS[self.pathway].carries_label
 
 
+def as_program(arch: Architecture, index: int) -> tuple[Architecture, int]:
+    """A network and index that stand for all layers that run the same programs.
+
+    Above the first layer only the width tells them apart, so a deep network compiles
+    no more programs than one of two layers.
+    """
+    width = arch.widths[index]
+    if index == 0:
+        return dataclasses.replace(arch, widths=(width,), ensemble="all"), 0
+    return dataclasses.replace(arch, widths=(width, width), ensemble="all"), 1
+
+
 def encode(arch: Architecture, images: jax.Array) -> jax.Array:
     """Images (N, D) -> the first layer's inputs, of fixed length.
 
@@ -146,7 +158,24 @@ def propagate(
     return x
 
 
-@functools.partial(jax.jit, static_argnames=("arch", "index"))
+def label_free_features(
+    arch: Architecture, params: Sequence[Params], x: jax.Array
+) -> list[jax.Array]:
+    """What each layer passes on, where that does not depend on the label."""
+    features = []
+    for index, weights in enumerate(params):
+        # Any label will do; what it adds is not used, and so not computed.
+        h, _ = run_layer(arch, index, weights, x, jnp.zeros(x.shape[:-1], jnp.int32))
+        features.append(h)
+        x = arch.normalise(h)
+    return features
+
+
+def add_label(params: Params, features: jax.Array, label: jax.Array) -> jax.Array:
+    """What goodness is measured on in a layer of ffcl (paper, eq. 7)."""
+    return features + params["label_kernel"][label]
+
+
 def advance(
     arch: Architecture, index: int, params: Params, inputs: jax.Array
 ) -> jax.Array:
@@ -161,6 +190,13 @@ def advance(
     Returns:
       (N, W), or (N, C, W) where they depend on the label.
     """
+    return _advance(*as_program(arch, index), params, inputs)
+
+
+@functools.partial(jax.jit, static_argnames=("arch", "index"))
+def _advance(
+    arch: Architecture, index: int, params: Params, inputs: jax.Array
+) -> jax.Array:
     labels = jnp.arange(arch.num_classes)
 
     def one_example(x):

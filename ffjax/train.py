@@ -174,15 +174,21 @@ def train_epochs(
       optimizer: the optimiser.
     """
     by_label = inputs.ndim == 3
+    has_label = arch.layer(index).label_site == "input"
     num_steps = losses.shape[0] * -(-labels.shape[0] // batch_size)
     tx = optimizer.make(hyper.learning_rate, num_steps)
 
     def run_step(state: LayerState, batch):
-        rows, drawn = batch
+        rows, drawn, step_key = batch
 
         def inputs_under(candidates):
             x = inputs[rows[None], candidates] if by_label else inputs[rows]
-            return pathway.propagate(arch, lower, x, candidates)
+            x = pathway.propagate(arch, lower, x, candidates)
+            if objective.dropout == 0:
+                return x
+            dropped = objective.drop(step_key, x)
+            # The label's amplitude, where it is an input, always stays.
+            return dropped.at[..., -1].set(x[..., -1]) if has_label else dropped
 
         def measure(candidates):
             x = inputs_under(candidates)
@@ -211,7 +217,11 @@ def train_epochs(
         order_key, label_key = jax.random.split(jax.random.fold_in(key, epoch))
         order = shuffle(order_key, labels.shape[0], batch_size)
         drawn = draw_wrong_labels(label_key, labels[order], arch.num_classes)
-        state, step_losses = jax.lax.scan(run_step, state, (order, drawn))
+        step_keys = None
+        if objective.dropout > 0:
+            step_keys = jax.random.split(jax.random.fold_in(label_key, 1), len(order))
+        batches = (order, drawn, step_keys)
+        state, step_losses = jax.lax.scan(run_step, state, batches)
         return state, losses.at[epoch].set(jnp.mean(step_losses))
 
     return jax.lax.fori_loop(first, last, run_epoch, (state, losses))
@@ -273,6 +283,10 @@ def train_layer(
     init_key, train_key = jax.random.split(key)
     width = pathway.input_width(arch, lower, inputs)
     hyper = Hyper(jnp.float32(learning_rate), jnp.float32(threshold))
+    report = None if on_epochs is None else functools.partial(on_epochs, index)
+    state = init_layer(arch, index, init_key, width, optimizer)
+    if not lower:  # which would name the layers below
+        arch, index = pathway.as_program(arch, index)
 
     def program(state, losses, first, last):
         return train_epochs(
@@ -292,8 +306,6 @@ def train_layer(
             optimizer=optimizer,
         )
 
-    report = None if on_epochs is None else functools.partial(on_epochs, index)
-    state = init_layer(arch, index, init_key, width, optimizer)
     return run_program(program, state, epochs, report)
 
 

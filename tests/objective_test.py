@@ -153,6 +153,8 @@ def test_a_step_with_hard_negatives_takes_the_hardest(toy, name, index, budget):
     ("name", "choice"),
     [
         ("ffcl", {"negatives": "hard", "peer_normalisation": 0.1}),
+        ("ffcl", {"dropout": 0.2}),
+        ("standard", {"dropout": 0.2}),
         ("standard", {"negatives": "hard", "loss": "symba"}),
         ("ffcl", {"negatives": "all", "loss": "softmax"}),
     ],
@@ -197,6 +199,34 @@ def test_no_objective_reaches_the_layers_below(toy, name, choice):
     below, own = jax.jit(jax.grad(loss, argnums=(0, 1)))(lower, upper)
     assert all(not leaf.any() for leaf in jax.tree.leaves(below))
     assert all(leaf.any() for leaf in jax.tree.leaves(own))
+
+
+def test_dropout_leaves_out_the_same_entries_under_every_label(rng):
+    x = jnp.asarray(rng.uniform(1, 2, (3, 50, 40)), jnp.float32)
+    found = objective.Objective(dropout=0.25).drop(jax.random.key(0), x)
+    kept = np.asarray(found) != 0
+    np.testing.assert_array_equal(kept, np.broadcast_to(kept[:1], kept.shape))
+    assert kept.mean() == pytest.approx(0.75, abs=0.05)
+    np.testing.assert_allclose(found[kept], x[kept] / 0.75, rtol=1e-6)
+
+
+def test_dropout_keeps_the_label(toy, monkeypatch):
+    monkeypatch.setattr(objective.Objective, "drop", lambda _, key, x: 0 * x)
+    # Nothing but the label is left, so the layer learns its weights for labels alone.
+    (layer,) = train_toy(
+        toy,
+        architecture("standard", widths=(16,)),
+        objective=objective.Objective(dropout=0.31),
+        epochs=1,
+    )
+    fresh = train.init_layer(
+        architecture("standard", widths=(16,)),
+        0,
+        jax.random.split(jax.random.fold_in(jax.random.key(0), 0))[0],
+        toy[0].shape[-1] + 1,
+    ).params
+    np.testing.assert_array_equal(layer.params["kernel"], fresh["kernel"])
+    assert not np.array_equal(layer.params["label_kernel"], fresh["label_kernel"])
 
 
 def test_one_program_a_layer(toy):

@@ -141,6 +141,17 @@ def test_one_compilation_per_shape(toy):
     assert train.train_epochs._cache_size() == count + 1
 
 
+@pytest.mark.parametrize("name", pathway.PATHWAYS)
+def test_a_deep_network_compiles_no_more_than_one_of_two_layers(toy, name):
+    train_toy(toy, architecture(name, widths=(9, 9)))
+    counts = train.train_epochs._cache_size(), pathway._advance._cache_size()
+    layers = train_toy(toy, architecture(name, widths=(9, 9, 9, 9)))
+    # Going on from a later layer than the first is the one thing that is new.
+    found = train.train_epochs._cache_size(), pathway._advance._cache_size()
+    assert found == (counts[0], counts[1] + 1)
+    assert len({float(layer.losses[-1]) for layer in layers}) == 4
+
+
 def test_wrong_labels_are_uniform_over_the_wrong_ones():
     labels = jnp.repeat(jnp.arange(5), 20000)
     wrong = train.draw_wrong_labels(jax.random.key(0), labels, 5)

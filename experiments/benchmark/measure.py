@@ -162,6 +162,8 @@ class Bench:
 
     def _epochs(self, arch, index, key, inputs, state, last, lower=()):
         losses = jnp.full((self.size.start_epochs,), jnp.nan, jnp.float32)
+        if not lower:
+            arch, index = pathway.as_program(arch, index)
         return train.train_epochs(
             state,
             losses,
