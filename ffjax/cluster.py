@@ -282,7 +282,11 @@ def run_task(
       What came of each run, with what, and lines to tell.
     """
     machine.use_compilation_cache()
-    share = 1.0 if cpus is None else min(1.0, cpus / (os.cpu_count() or 1))
+    share = 1.0
+    if cpus is not None:
+        share = min(1.0, cpus / (os.cpu_count() or 1))
+        # How many threads XLA computes with; it would take all cores of the node.
+        os.environ.setdefault("NPROC", str(math.ceil(cpus)))
     here = machine.here(share=share)
     told: list[str] = []
     outcomes: list[dict[str, Any] | Exception] = []

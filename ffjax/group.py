@@ -91,8 +91,9 @@ def train_networks(
             num_local = len(padded) // mesh.size
             needed = num_local * pathway.stored_bytes(arch, index, len(labels))
             if not is_recomputed and needed <= memory_budget:
+                below, of_below = pathway.as_program(arch, index - 1)
                 inputs = _advance(
-                    stacked[-1], inputs, mesh=mesh, arch=arch, index=index - 1
+                    stacked[-1], inputs, mesh=mesh, arch=below, index=of_below
                 )
             else:
                 inputs, is_recomputed = encoded, True
@@ -207,6 +208,8 @@ def _train_layer(
         keys.append(train_key)
         states.append(_init_layer(arch, index, init_key, width, member, optimizer))
     key = _place(mesh, keys)
+    has_own_inputs = index > 0 and not lower
+    one, of_one = (arch, index) if lower else pathway.as_program(arch, index)
 
     def program(state, losses, first, last):
         return _train_epochs(
@@ -220,9 +223,9 @@ def _train_layer(
             first,
             last,
             mesh=mesh,
-            has_own_inputs=index > 0 and not lower,
-            arch=arch,
-            index=index,
+            has_own_inputs=has_own_inputs,
+            arch=one,
+            index=of_one,
             batch_size=batch_size,
             objective=objective,
             optimizer=optimizer,

@@ -122,7 +122,7 @@ def test_a_member_that_diverges_leaves_the_others_alone(toy):
 
 def test_a_group_of_divergences_stops(toy):
     members = [_member(seed, threshold=3e38) for seed in (0, 1)]
-    found = _train(toy, _architecture("ffcl", "sos"), members)
+    found = _train(toy, _architecture("ffcl", "topk"), members)
     assert [len(layers) for layers in found] == [1, 1]
 
 
