@@ -177,7 +177,7 @@ class Driver:
     def _collect(self, ray: Any, reference: Any) -> None:
         """Writes what a finished task brought, or starts it again."""
         try:
-            outcomes, origin, told = ray.get(reference, timeout=_START_SECONDS)
+            outcomes, origin, told, seconds = ray.get(reference, timeout=_START_SECONDS)
         except ray.exceptions.RayTaskError as error:
             self._fail(self._tasks.pop(reference), error)
             return
@@ -186,7 +186,6 @@ class Driver:
             return
         task = self._tasks.pop(reference)
         origin = {**origin, "commit": machine.provenance()["commit"]}
-        seconds = time.monotonic() - task.started
         try:
             for text in told:
                 self._ledger.tell_once(text)
@@ -269,7 +268,7 @@ def run_task(
     dataset: data.Dataset,
     group_size: int,
     cpus: float | None,
-) -> tuple[list[dict[str, Any] | Exception], dict[str, Any], list[str]]:
+) -> tuple[list[dict[str, Any] | Exception], dict[str, Any], list[str], float]:
     """Runs some runs of one family, on a worker.
 
     Args:
@@ -279,8 +278,9 @@ def run_task(
       cpus: of this task where it has no GPU; other tasks use the others.
 
     Returns:
-      What came of each run, with what, and lines to tell.
+      What came of each run, with what, lines to tell, and the seconds that it took.
     """
+    started = time.monotonic()
     machine.use_compilation_cache()
     share = 1.0
     if cpus is not None:
@@ -301,7 +301,8 @@ def run_task(
             here,
             on_halved=lambda half, error: told.append(trial.halved(half, error)),
         )
-    return list(map(_portable, outcomes)), machine.provenance(), told
+    seconds = time.monotonic() - started
+    return list(map(_portable, outcomes)), machine.provenance(), told, seconds
 
 
 _PROGRAMS = local.Programs()  # of this worker
