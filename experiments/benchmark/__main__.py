@@ -4,11 +4,13 @@ python -m experiments.benchmark [--size=small|full] [--output=DIR] [--goodness=N
 """
 
 import dataclasses
+import itertools
 import os
 import pathlib
 import sys
 import tempfile
 import time
+from concurrent import futures
 from typing import Any
 
 from absl import flags
@@ -110,13 +112,20 @@ def measure_processes(size: str, rounds: int) -> dict[str, list]:
     from experiments.benchmark import child
 
     plain = {**os.environ, "JAX_PLATFORMS": "cpu"}
-    memory = []
-    for pathway in cases.PATHWAYS:
-        for framework in ("torch", "ffjax"):
-            _progress(f"memory: {framework}, {pathway}")
-            arguments = ("memory", framework, pathway, size)
-            _, peaks = child.run(*arguments, environment=plain)
-            memory.append({"pathway": pathway, "framework": framework, **peaks})
+    _progress("memory")
+    networks = list(itertools.product(cases.PATHWAYS, ("torch", "ffjax")))
+    with futures.ThreadPoolExecutor(2) as pool:  # memory, unlike time, can be shared
+
+        def peaks(network):
+            pathway, framework = network
+            return child.run("memory", framework, pathway, size, environment=plain)[1]
+
+        memory = [
+            {"pathway": pathway, "framework": framework, **found}
+            for (pathway, framework), found in zip(
+                networks, pool.map(peaks, networks), strict=True
+            )
+        ]
     starts = {"none": [], "empty": [], "filled by an earlier start": []}
     for turn in range(rounds):
         with tempfile.TemporaryDirectory() as folder:
