@@ -6,6 +6,7 @@ not see it. A task whose worker dies is started again.
 
 import contextlib
 import dataclasses
+import faulthandler
 import math
 import os
 import pathlib
@@ -281,6 +282,8 @@ def run_task(
       What came of each run, with what, lines to tell, and the seconds that it took.
     """
     started = time.monotonic()
+    # A worker that hangs ends itself, which is a death like any other to the driver.
+    faulthandler.dump_traceback_later(patience(members, cpus), exit=True)
     machine.use_compilation_cache()
     share = 1.0
     if cpus is not None:
@@ -301,11 +304,18 @@ def run_task(
             here,
             on_halved=lambda half, error: told.append(trial.halved(half, error)),
         )
+    faulthandler.cancel_dump_traceback_later()
     seconds = time.monotonic() - started
     return list(map(_portable, outcomes)), machine.provenance(), told, seconds
 
 
 _PROGRAMS = local.Programs()  # of this worker
+
+
+def patience(members: Sequence[trial.Member], cpus: float | None) -> float:
+    """Seconds after which a task is taken for hung: far more than it can need."""
+    expected = sum(cost.cpu_seconds(spec) for spec, _ in members)
+    return 600 + 20 * expected * max(1.0, 2 / (cpus or 2))
 
 
 def _portable(outcome: dict[str, Any] | Exception) -> dict[str, Any] | Exception:

@@ -435,10 +435,9 @@ def _mean_of_largest_jvp(k, primals, tangents):
 def _excess_mean(h: jax.Array, low: jax.Array, k: int) -> jax.Array:
     """Their mean, if low has k entries above it: low + (1/k) sum_i [h_i - low]_+."""
     # Shared with the comparisons of the derivative, the broadcast bound would be
-    # written to memory; the barrier keeps it in the sum. So does [x]_+ as (x + |x|) / 2
-    # with a broadcast zero.
-    above = h - jax.lax.optimization_barrier(low)
-    return low[..., 0] + jnp.sum(above + jnp.abs(above), axis=-1) / (2 * k)
+    # written to memory; the barrier keeps it in the sum.
+    bound = jax.lax.optimization_barrier(low)
+    return low[..., 0] + jnp.sum(jnp.maximum(h, bound) - bound, axis=-1) / k
 
 
 class _Bracket(NamedTuple):

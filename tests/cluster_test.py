@@ -185,3 +185,39 @@ def test_flags_of_ray_without_ray_are_one_line(tmp_path):
     out, _ = run.communicate(timeout=60)
     assert run.returncode == 2
     assert out == "ffjax: max_retries=2: needs --runner=ray\n"
+
+
+_HUNG = """
+import time
+import jax.numpy as jnp
+import numpy as np
+from ffjax import cluster, config, data
+from ffjax.goodness import register
+
+@register
+def hangs(h):
+    time.sleep(60)
+    return jnp.mean(h, axis=-1)
+
+cluster.patience = lambda members, cpus: 1.0
+spec = config.make_spec(
+    dataset="fashion_mini", goodness="hangs", num_layers=1, width=4, epochs=1,
+    batch_size=50, train_limit=50,
+)
+print("started", flush=True)
+cluster.run_task([(spec, 42)], data.load("fashion_mini", train_limit=50), 0, 1.0)
+print("done")
+"""
+
+
+def test_a_worker_that_hangs_ends_itself():
+    ended = subprocess.run(
+        [sys.executable, "-c", _HUNG],
+        env=_environment(),
+        capture_output=True,
+        text=True,
+        timeout=50,
+    )
+    assert ended.returncode == 1
+    assert ended.stdout == "started\n"
+    assert "Timeout" in ended.stderr

@@ -208,6 +208,47 @@ def test_topk_counts(rng, fraction, width, k):
     np.testing.assert_allclose(g(h), mean_of_largest(h, k), rtol=1e-5)
 
 
+@pytest.mark.parametrize("width", [5, 19, 23, 100, 1999])
+def test_topk_and_its_gradient_are_those_of_a_sort(rng, width):
+    h = np.vstack(
+        [
+            rng.normal(size=(50, width)),
+            np.maximum(rng.normal(size=(20, width)), 0),
+            rng.normal(size=(10, width)) * 10.0 ** rng.uniform(-30, 30, (10, width)),
+            -np.abs(rng.normal(size=(10, width))),
+        ]
+    ).astype(np.float32)
+    k = max(5, width // 10)
+    g = goodness.make("topk", fraction=max(5.5 / width, 0.1) if width > 5 else 1.0)
+    order = np.sort(h, axis=-1)[:, ::-1]
+    expected = order[:, :k].astype(np.float64).mean(axis=-1)
+    np.testing.assert_allclose(g(h), expected, rtol=2e-6, atol=0)
+    gradient = np.asarray(jax.grad(lambda h: g(h).sum())(jnp.asarray(h)))
+    np.testing.assert_allclose(gradient.sum(axis=-1), 1, rtol=1e-5)
+    last = order[:, k - 1 : k]
+    apart = np.abs(h - last) > 1e-5 * np.abs(last)
+    np.testing.assert_allclose(gradient[apart], ((h > last) / k)[apart], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("row", "mean"),
+    [
+        (np.zeros(40), 0.0),
+        (np.full(40, -0.0), 0.0),
+        (np.full(40, 7.5), 7.5),
+        (np.r_[np.ones(2), np.zeros(38)], 0.4),
+        (np.r_[np.full(3, 1e-42), np.zeros(37)], 0.0),
+        (np.r_[np.full(20, -3e38), np.full(20, 3e38)], 3e38),
+        (np.r_[np.nan, np.ones(39)], np.nan),
+        (np.r_[np.inf, np.ones(39)], np.inf),
+    ],
+)
+def test_topk_of_odd_rows(row, mean):
+    h = row.astype(np.float32)
+    found = goodness.make("topk", fraction=5 / 40)(h)
+    np.testing.assert_allclose(found, mean, rtol=1e-6, atol=1e-40)
+
+
 def test_topk_with_ties():
     h = jnp.asarray([3.0, 1, 1, 1, 1, 1, 1, 0])
     value, pull = jax.value_and_grad(goodness.make("topk"))(h)  # k = 5

@@ -166,3 +166,18 @@ def test_advance_gives_the_next_inputs_of_every_example(rng, name, monkeypatch):
         one = found[:, label] if name == "standard" else found
         np.testing.assert_allclose(one, expected, atol=1e-6)
     assert found.nbytes == pathway.stored_bytes(arch, 1, 7)
+
+
+@pytest.mark.parametrize("shape", [(7, 5), (3, 7, 5), (5,)])
+def test_the_gradient_of_the_product_is_that_of_a_plain_one(rng, shape):
+    x, kernel = rng.normal(size=shape), rng.normal(size=(5, 4))
+    weight = rng.normal(size=(*shape[:-1], 4))
+
+    def gradients(product):
+        def loss(x, kernel):
+            return jnp.sum(weight * jnp.sin(product(x, kernel)))
+
+        return jax.grad(loss, argnums=(0, 1))(jnp.asarray(x), jnp.asarray(kernel))
+
+    found, expected = gradients(layer._product), gradients(jnp.matmul)
+    chex.assert_trees_all_close(found, expected, rtol=1e-4, atol=1e-5)
