@@ -65,6 +65,7 @@ class Bench:
         for index in range(len(case.widths)):
             if index > 0:
                 inputs = pathway.advance(arch, index - 1, layers[-1][0], inputs)
+                jax.block_until_ready(inputs)  # not a part of the compilation
             key = jax.random.key(index)
             state = train.init_layer(arch, index, key, inputs.shape[-1])
             epochs = functools.partial(self._epochs, arch, index, key, inputs)
