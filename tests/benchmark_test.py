@@ -50,6 +50,7 @@ def results(ffjax):
     """Two rounds of two layers; only ffjax's seconds vary."""
     row = {"pathway": "ffcl", "goodness": "burstiness", "loss_error": 0.0}
     times = {"torch": [6.0, 9.0], "ffjax": ffjax, "products": [2.0, 2.0]}
+    times["together"] = ffjax
     layers = [{**row, "layer": 1, **times}]
     layers += [{**row, "layer": 2, **times, "inputs": [60.0, 120.0]}]
     return {"training": layers, "depth": [], "width": [], "evaluation": []}

@@ -94,6 +94,10 @@ def measure_all(measure, size: cases.Size) -> dict[str, list]:
                 )
                 variants = name == "training" and one.case.goodness == "burstiness"
                 bench.measure_training(one, turn, variants)
+        for pathway in cases.PATHWAYS:
+            _progress(f"round {turn + 1}/{size.rounds}, all functions: {pathway}")
+            of_pathway = [o for o in networks["training"] if o.case.pathway == pathway]
+            bench.measure_together(of_pathway, turn)
         for one, row in zip(networks["training"], evaluations, strict=True):
             _progress(
                 f"round {turn + 1}/{size.rounds}, evaluation: {_describe(one.case)}"

@@ -131,6 +131,27 @@ class Bench:
             # Unlike max, this keeps a NaN.
             row["loss_error"] = float(np.maximum(row["loss_error"], error))
 
+    def measure_together(self, networks: list[Prepared], turn: int) -> None:
+        """One epoch of every layer in ffjax alone, all networks in turn.
+
+        Goodness functions are compared by these samples: what the machine does
+        meanwhile changes more from minute to minute than from one to the next.
+        """
+        key = jax.random.key(2000 + turn)
+        inputs = [pathway.encode(one.arch, self.images) for one in networks]
+        for index in range(len(networks[0].rows)):
+            if index > 0:
+                inputs = [
+                    pathway.advance(one.arch, index - 1, one.layers[index - 1][0], x)
+                    for one, x in zip(networks, inputs, strict=True)
+                ]
+            jax.block_until_ready(inputs)
+            places = list(range(len(networks)))
+            for place in _rotated(places, turn):
+                one = networks[place]
+                seconds, _ = self._one_epoch(one, index, key, inputs[place], ())
+                _add(one.rows[index], "together", seconds)
+
     def measure_evaluation(self, prepared: Prepared, row: Row, turn: int) -> None:
         """Scores the test images in both frameworks; adds samples to the row."""
         arch = prepared.arch
@@ -294,7 +315,7 @@ def _operands(num_batches: int, rows: int, fan_in: int, width: int):
     return batches, weights
 
 
-def _rotated(names: list[str], turn: int) -> list[str]:
+def _rotated(names: list[Any], turn: int) -> list[Any]:
     shift = turn % len(names)
     return names[shift:] + names[:shift]
 

@@ -122,7 +122,7 @@ def goals(found: dict[str, Any]) -> list[Row]:
         ("standard", "burstiness", "<= 1.05"),
         ("ffcl", "burstiness", "<= 1.05"),
     ):
-        ours, base = (total(pathway, name, "ffjax") for name in (goodness, "sos"))
+        ours, base = (total(pathway, name, "together") for name in (goodness, "sos"))
         add(f"{pathway}: {goodness} / sos, both ffjax", goal, ours, base)
     for pathway in cases.PATHWAYS:
         rows = _where(
