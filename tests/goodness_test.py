@@ -222,7 +222,9 @@ def test_topk_and_its_gradient_are_those_of_a_sort(rng, width):
     g = goodness.make("topk", fraction=max(5.5 / width, 0.1) if width > 5 else 1.0)
     order = np.sort(h, axis=-1)[:, ::-1]
     expected = order[:, :k].astype(np.float64).mean(axis=-1)
-    np.testing.assert_allclose(g(h), expected, rtol=2e-6, atol=0)
+    # Entries of both signs may cancel: rounding is relative to their size.
+    rounding = 1e-6 * np.abs(order[:, :k]).astype(np.float64).mean(axis=-1)
+    assert (np.abs(g(h) - expected) <= rounding).all()
     gradient = np.asarray(jax.grad(lambda h: g(h).sum())(jnp.asarray(h)))
     np.testing.assert_allclose(gradient.sum(axis=-1), 1, rtol=1e-5)
     last = order[:, k - 1 : k]
