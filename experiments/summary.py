@@ -2,8 +2,8 @@
 
     python -m experiments.summary
 
-reads the records of experiments/headline and experiments/record, draws
-experiments/summary.png and puts the table between its two markers in README.md.
+reads the records of experiments/headline, draws experiments/summary.png and puts the
+table between its two markers in README.md.
 """
 
 import pathlib

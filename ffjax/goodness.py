@@ -361,9 +361,7 @@ def _standard_moment(h: jax.Array, p: int) -> jax.Array:
         # m_1 and m_2 / m_2 - 1: zero by construction, with no gradient. Computed, they
         # would be rounding noise that Adam scales up to full steps.
         return jnp.zeros(h.shape[:-1], h.dtype)
-    mean, scale = _standard(h)
-    normal = float(math.prod(range(p - 1, 0, -2))) if p % 2 == 0 else 0.0
-    return _power_mean(h, mean, scale, p)[..., 0] - normal
+    return _power_mean(h, *_standard(h), p)[..., 0] - _normal_moment(p)
 
 
 @_standard_moment.defjvp
@@ -375,17 +373,21 @@ def _standard_moment_jvp(p, primals, tangents):
         w_i = s_i^(p-1) - mean(s^(p-1)) - mean(s^p) s_i.
     """
     (h,), (dh,) = primals, tangents
-    value = _standard_moment(h, p)
     if p <= 2:
+        value = _standard_moment(h, p)
         return value, jnp.zeros_like(value)
     mean, scale = _standard(h)
+    moment = _power_mean(h, mean, scale, p)
     s = scale * (h - mean)
-    weight = (
-        jax.lax.integer_pow(s, p - 1)
-        - _power_mean(h, mean, scale, p - 1)
-        - _power_mean(h, mean, scale, p) * s
-    )
+    below = _power_mean(h, mean, scale, p - 1)
+    weight = jax.lax.integer_pow(s, p - 1) - below - moment * s
+    value = moment[..., 0] - _normal_moment(p)
     return value, p * jnp.mean(scale * weight * dh, axis=-1)
+
+
+def _normal_moment(p: int) -> float:
+    """beta_p, the moment of a standard normal distribution."""
+    return float(math.prod(range(p - 1, 0, -2))) if p % 2 == 0 else 0.0
 
 
 def _standard(h: jax.Array) -> tuple[jax.Array, jax.Array]:

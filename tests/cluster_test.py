@@ -12,29 +12,13 @@ import sys
 import time
 
 import pytest
-
-from ffjax import results
+import records
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None, reason="Ray is not installed: '.[ray]'"
 )
 
 _ROOT = pathlib.Path(__file__).parents[1]
-_CHANGING = ("time", "finished", "commit")
-
-# A cluster that lasts until its standard input is closed.
-_CLUSTER = """
-import sys
-from ray import cluster_utils
-size = {"num_cpus": 1, "object_store_memory": 100 * 2**20}
-cluster = cluster_utils.Cluster(
-    initialize_head=True, head_node_args={**size, "include_dashboard": False}
-)
-cluster.add_node(**size)
-print(cluster.address, flush=True)
-sys.stdin.read()
-cluster.shutdown()
-"""
 
 # Functions of a user's own: workers must get this module, and the one beside it. On a
 # worker, one tells its process for the test to kill, and the other never survives.
@@ -95,7 +79,7 @@ def _environment():
 @pytest.fixture
 def address():
     cluster = subprocess.Popen(
-        [sys.executable, "-c", _CLUSTER],
+        [sys.executable, "-m", "experiments.scaling.two_nodes"],
         env=_environment(),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -113,17 +97,6 @@ def folder(tmp_path):
     (tmp_path / "beside.py").write_text(_BESIDE.format(folder=str(tmp_path / "pids")))
     (tmp_path / "grid.py").write_text(_CONFIG)
     return tmp_path
-
-
-def _lasting(workdir):
-    records, problems = results.read_all(workdir)
-    assert not problems
-    return {
-        (record["cell"], record["seed"]): {
-            key: value for key, value in record.items() if key not in _CHANGING
-        }
-        for record in records
-    }
 
 
 def test_two_nodes_and_workers_that_die(folder, address):
@@ -156,7 +129,7 @@ def test_two_nodes_and_workers_that_die(folder, address):
     )
     out, _ = near.communicate(timeout=120)
     assert near.returncode == 0, out
-    assert _lasting(folder / "far") == _lasting(folder / "near")
+    assert records.lasting(folder / "far") == records.lasting(folder / "near")
 
 
 @pytest.mark.parametrize(

@@ -17,12 +17,10 @@ import tempfile
 import time
 
 import pytest
-
-from ffjax import results
+import records
 
 _ROOT = pathlib.Path(__file__).parents[1]
 _TINY = "tests/tiny_grid.py"
-_CHANGING = ("time", "finished", "commit")
 
 
 def _start(config, workdir, cache):
@@ -41,18 +39,6 @@ def _finish(process):
     out, _ = process.communicate(timeout=1800)
     assert process.returncode == 0, out
     return out
-
-
-def _lasting(workdir):
-    """All records without what differs between two runs of the same."""
-    records, problems = results.read_all(workdir)
-    assert not problems
-    return {
-        (record["cell"], record["seed"]): {
-            key: value for key, value in record.items() if key not in _CHANGING
-        }
-        for record in records
-    }
 
 
 def _check_left_over(workdir):
@@ -90,13 +76,13 @@ def test_killed_and_restarted(tmp_path, undisturbed):
     # The compiled programs are there, so that kills hit the training as well.
     killed, _ = _kill_often(_TINY, tmp_path, undisturbed / "cache", 3, 6.0)
     assert any(is_alive for is_alive, *_ in killed)
-    assert _lasting(tmp_path) == _lasting(undisturbed / "work")
+    assert records.lasting(tmp_path) == records.lasting(undisturbed / "work")
     _check_left_over(tmp_path)
 
 
 def test_two_processes_share_the_work(tmp_path, undisturbed):
     _check_shared(_TINY, tmp_path, undisturbed / "cache")
-    assert _lasting(tmp_path) == _lasting(undisturbed / "work")
+    assert records.lasting(tmp_path) == records.lasting(undisturbed / "work")
 
 
 def _check_shared(config, workdir, cache):
@@ -104,8 +90,8 @@ def _check_shared(config, workdir, cache):
     outs = [_finish(process) for process in pair]
     done = [re.findall(r"^\[\d+/\d+\] (\S+ seed \d+): ", out, re.M) for out in outs]
     counts = collections.Counter(done[0] + done[1])
-    records = {f"{cell} seed {seed}" for cell, seed in _lasting(workdir)}
-    assert set(counts) == records
+    whole = {f"{cell} seed {seed}" for cell, seed in records.lasting(workdir)}
+    assert set(counts) == whole
     assert set(counts.values()) == {1}
     assert all(done), "one of the processes did nothing"
     _check_left_over(workdir)
@@ -124,7 +110,7 @@ def main():
         started = time.monotonic()
         _finish(_start(config, folder / "whole", folder / "cache1"))
         seconds = time.monotonic() - started
-        whole = _lasting(folder / "whole")
+        whole = records.lasting(folder / "whole")
         print(f"undisturbed: {len(whole)} records in {seconds:.0f} s", flush=True)
         # Times that let some progress be made between kills, from the first import on.
         killed, _ = _kill_often(
@@ -135,7 +121,7 @@ def main():
             max(10.0, 3.0 * seconds / arguments.kills),
             arguments.seed,
         )
-        assert _lasting(folder / "killed") == whole
+        assert records.lasting(folder / "killed") == whole
         _check_left_over(folder / "killed")
         alive, claimed, layers = (
             sum(map(bool, part)) for part in zip(*killed, strict=True)
@@ -146,7 +132,7 @@ def main():
             flush=True,
         )
         shares = _check_shared(config, folder / "shared", folder / "cache3")
-        assert _lasting(folder / "shared") == whole
+        assert records.lasting(folder / "shared") == whole
         print(f"two processes did {shares[0]} + {shares[1]}: equal records, each once")
 
 

@@ -1,9 +1,9 @@
-"""Made-up records for the tests of the report: plausible and always the same."""
+"""Records for tests: made-up ones for the report, always the same; what to compare."""
 
 import json
 import random
 
-from ffjax import paper
+from ffjax import paper, results
 
 SETTINGS = {
     "epochs": 60,
@@ -167,3 +167,16 @@ def quick_grid():
         )
         for one in made
     ]
+
+
+def lasting(workdir):
+    """All records of a folder without what differs between two runs of the same."""
+    found, problems = results.read_all(workdir)
+    assert not problems
+    changing = ("time", "finished", "commit")
+    return {
+        (record["cell"], record["seed"]): {
+            key: value for key, value in record.items() if key not in changing
+        }
+        for record in found
+    }

@@ -22,18 +22,6 @@ from ffjax import results
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _LIMIT = 1.5  # percent: what rounding changed at most, see SCALING.md
-_CLUSTER = """
-import sys
-from ray import cluster_utils
-size = {"num_cpus": 1, "object_store_memory": 200 * 2**20}
-cluster = cluster_utils.Cluster(
-    initialize_head=True, head_node_args={**size, "include_dashboard": False}
-)
-cluster.add_node(**size)
-print(cluster.address, flush=True)
-sys.stdin.read()
-cluster.shutdown()
-"""
 
 
 def _environment(folder, **changes):
@@ -99,7 +87,7 @@ def _two_nodes_and_a_kill(folder):
 @contextlib.contextmanager
 def _cluster(folder):
     cluster = subprocess.Popen(
-        [sys.executable, "-c", _CLUSTER],
+        [sys.executable, "-m", "experiments.scaling.two_nodes"],
         env=_environment(folder),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
