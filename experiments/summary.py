@@ -1,13 +1,14 @@
-"""The table and the figure of the README, from the records under experiments/.
+"""Tables and the figure of the READMEs, from the records under experiments/.
 
     python -m experiments.summary
 
-reads the records of experiments/headline, draws experiments/summary.png and puts the
-table between its two markers in README.md.
+draws experiments/summary.png and puts each table between the two markers of its README:
+the project's, and those of the experiments.
 """
 
 import pathlib
 import statistics
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import matplotlib
@@ -15,10 +16,11 @@ from matplotlib import figure
 from matplotlib.backends import backend_agg
 
 from experiments.headline import headline
+from experiments.small import small
+from experiments.sweeps import sweeps
 from ffjax import commandline, config, files, paper, results
 
 FOLDER = pathlib.Path(__file__).parent
-README = FOLDER.parent / "README.md"
 MARKERS = "<!-- results -->", "<!-- end of results -->"
 DATASETS = ("mnist", "fashion_mnist", "usps", "cifar10")
 
@@ -40,16 +42,24 @@ class Entry(NamedTuple):
         return text + (f" ({self.paper:.2f})" if self.paper else "")
 
 
-def gather(folder: pathlib.Path = FOLDER / "headline") -> dict[str, dict[str, Entry]]:
+def accuracies(folder: str | pathlib.Path) -> dict[str, tuple[float, ...]]:
+    """Cell -> the accuracies of its seeds, of an experiment's records."""
+    found: dict[str, tuple[float, ...]] = {}
+    records, _ = results.read_all(FOLDER / folder)
+    for record in sorted(records, key=lambda record: record["seed"]):
+        before = found.get(record["cell"], ())
+        found[record["cell"]] = (*before, record["accuracy"])
+    return found
+
+
+def gather(folder: str | pathlib.Path = "headline") -> dict[str, dict[str, Entry]]:
     """Method -> dataset -> entry, of the networks of 2x500."""
-    records, _ = results.read_all(folder)
+    found = accuracies(folder)
     table: dict[str, dict[str, Entry]] = {}
     for dataset in DATASETS:
         for cell in config.expand(headline.get_config(dataset)):
-            found = [r["accuracy"] for r in records if r["cell"] == cell.id]
-            spec: dict[str, Any] = vars(cell.spec)
-            row = paper.orientation(spec) if is_paper(cell.spec) else None
-            entry = Entry(tuple(found), row.accuracy if row else None)
+            row = paper.orientation(vars(cell.spec)) if is_paper(cell.spec) else None
+            entry = Entry(found.get(cell.id, ()), row.accuracy if row else None)
             table.setdefault(name(cell.spec), {})[dataset] = entry
     return table
 
@@ -78,18 +88,81 @@ def measured(table: dict[str, dict[str, Entry]]) -> list[str]:
     return [d for d in DATASETS if any(d in row and row[d].accuracies for row in rows)]
 
 
+def markdown(head: Iterable[str], lines: Iterable[Iterable[str]]) -> str:
+    """A table in Markdown."""
+    head = list(head)
+    rows = [head, ["---"] * len(head), *map(list, lines)]
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
 def make_table(table: dict[str, dict[str, Entry]]) -> str:
     """The methods as rows, the datasets as columns."""
     shown = measured(table)
-    lines = [
-        "| 2x500, test accuracy in % | " + " | ".join(map(paper.label, shown)) + " |",
-        "|---|" + "---|" * len(shown),
-    ]
-    for method, row in table.items():
-        cells = [row[d].text if d in row else "" for d in shown]
-        if any(cells):
-            lines.append(f"| {method} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+    lines = {
+        method: [row[d].text if d in row else "" for d in shown]
+        for method, row in table.items()
+    }
+    return markdown(
+        ["2x500, test accuracy in %", *map(paper.label, shown)],
+        [[method, *texts] for method, texts in lines.items() if any(texts)],
+    )
+
+
+def small_table(folder: str | pathlib.Path = "small") -> str:
+    """The paper's 22 numbers of 2x500 beside ours, and how many were reached."""
+    found = accuracies(folder)
+    ours: dict[paper.Row, dict[bool, float]] = {}
+    for cell in config.expand(small.get_config()):
+        rows = [r for r in paper.matching(vars(cell.spec)) if r.table == "tab:2x500"]
+        for row in rows:
+            gates = ours.setdefault(row, {})
+            if cell.id in found:
+                gates[cell.spec.norm_gate] = statistics.fmean(found[cell.id])
+    lines, reached = [], 0
+    for row, gates in ours.items():
+        difference = max(gates.values()) - row.accuracy if gates else None
+        reached += difference is not None and difference >= -TOLERANCE
+        lines.append(
+            [
+                *map(paper.label, (row.dataset, row.goodness, row.activation)),
+                *(f"{gates[g]:.2f}" if g in gates else "" for g in (False, True)),
+                f"{row.accuracy:.2f}",
+                "" if difference is None else f"{difference:+.2f}",
+            ]
+        )
+    head = ("dataset", "goodness", "activation", "no gate", "norm gate", "paper", "")
+    return (
+        f"Within {TOLERANCE} points of the paper or better: {reached} of {len(lines)}."
+        f"\n\n{markdown(head, lines)}"
+    )
+
+
+TOLERANCE = 2
+
+
+def sweep_tables(folder: str | pathlib.Path = "sweeps") -> str:
+    """Each sweep: its parameter as rows, the pathways as columns."""
+    found = accuracies(folder)
+    grid: dict[str, dict[str, dict[str, Entry]]] = {}
+    for cell in config.expand(sweeps.get_config()):
+        row = paper.orientation(vars(cell.spec))
+        entry = Entry(found.get(cell.id, ()), row.accuracy if row else None)
+        sweep = grid.setdefault(paper.label(cell.spec.goodness), {})
+        value = sweep.setdefault(paper.parameter_text(vars(cell.spec)), {})
+        value[cell.spec.pathway] = entry
+    return "\n\n".join(
+        markdown(
+            [goodness, *map(paper.label, PATHWAYS)],
+            [
+                [value, *(pathways[p].text for p in PATHWAYS)]
+                for value, pathways in sweep.items()
+            ],
+        )
+        for goodness, sweep in grid.items()
+    )
+
+
+PATHWAYS = ("standard", "ffcl")
 
 
 def draw(table: dict[str, dict[str, Entry]], path: pathlib.Path) -> None:
@@ -140,14 +213,21 @@ def insert(readme: str, table: str) -> str:
     return readme[: first + len(MARKERS[0])] + "\n" + table + "\n" + readme[last:]
 
 
+# README -> what stands between its markers.
+PAGES: dict[pathlib.Path, Callable[[], str]] = {
+    FOLDER.parent / "README.md": lambda: make_table(gather()),
+    FOLDER / "small" / "README.md": small_table,
+    FOLDER / "sweeps" / "README.md": sweep_tables,
+}
+
+
 def main() -> int:
-    """Writes the figure and the table."""
-    table = gather()
-    draw(table, FOLDER / "summary.png")
-    files.write_text(
-        README, insert(README.read_text(encoding="utf-8"), make_table(table))
-    )
-    print(make_table(table))
+    """Writes the figure and the tables."""
+    draw(gather(), FOLDER / "summary.png")
+    for page, make in PAGES.items():
+        table = make()
+        files.write_text(page, insert(page.read_text(encoding="utf-8"), table))
+        print(f"{page.relative_to(FOLDER.parent)}\n\n{table}\n")
     return 0
 
 

@@ -38,11 +38,12 @@ MOMENTUM = 0.9  # of the running means of functions that keep one
 
 @dataclasses.dataclass(frozen=True)
 class Definition:
-    """An entry of GOODNESS: a function, and what it keeps a running mean of, if any."""
+    """An entry of GOODNESS: a function, and what ``register`` was told about it."""
 
     name: str
     fn: Callable[..., jax.Array]
     running: Callable[[jax.Array], jax.Array] | None = None
+    shifted: Callable[..., jax.Array] | None = None
 
     @property
     def defaults(self) -> dict[str, Any]:
@@ -64,11 +65,13 @@ def register(fn: Callable[..., jax.Array]) -> Definition: ...
 
 @overload
 def register(
-    *, running: Callable[[jax.Array], jax.Array]
+    *,
+    running: Callable[[jax.Array], jax.Array] | None = None,
+    shifted: Callable[..., jax.Array] | None = None,
 ) -> Callable[[Callable[..., jax.Array]], Definition]: ...
 
 
-def register(fn=None, *, running=None) -> Any:
+def register(fn=None, *, running=None, shifted=None) -> Any:
     """Decorator: enters a function into GOODNESS under its own name.
 
     Args:
@@ -76,15 +79,18 @@ def register(fn=None, *, running=None) -> Any:
         ``fn(h, running_mean, *, ...)``.
       running: a function of h whose exponential running mean over the training batches
         is handed to ``fn`` as a constant: the layer's state, like that of batch norm.
+      shifted: a faster way to the goodness of h under many shifts, if there is one:
+        ``shifted(h, v, *, ...)`` of h (..., d) and v (C, d) equals ``fn(h + v_c)`` for
+        each of them, (..., C). For a function without ``running``.
     """
     if fn is None:
-        return lambda fn: _register(fn, running)
-    return _register(fn, running)
+        return lambda fn: _register(fn, running, shifted)
+    return _register(fn, running, shifted)
 
 
-def _register(fn: Callable[..., jax.Array], running: Any) -> Definition:
+def _register(fn: Callable[..., jax.Array], running: Any, shifted: Any) -> Definition:
     _check_signature(fn, num_arrays=1 if running is None else 2)
-    definition = Definition(fn.__name__, fn, running)
+    definition = Definition(fn.__name__, fn, running, shifted)
     # A user's module may be imported under two names; a built-in may not be replaced.
     existing = GOODNESS.get(fn.__name__)
     if existing is not None and existing.fn.__module__ == __name__:
@@ -137,6 +143,13 @@ class Goodness:
                 f"activations of shape {h.shape}; must reduce the last axis alone"
             )
         return value
+
+    @property
+    def shifted(self) -> Callable[[jax.Array, jax.Array], jax.Array] | None:
+        """The faster way to the goodness under many shifts; see ``register``."""
+        if self.definition.shifted is None:
+            return None
+        return functools.partial(self.definition.shifted, **dict(self.params))
 
     def init(self) -> Any:
         """The state of an untrained layer."""
@@ -241,10 +254,51 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+# --- Moments under many shifts -------------------------------------------------------
+
+
+def _shifted_squares(h: jax.Array, shifts: jax.Array) -> jax.Array:
+    r"""Mean square of h + v_y for each y: (mean h^2 + mean v_y^2) + (2/d) h . v_y."""
+    return _shifted_power_mean(h, shifts, jnp.ones_like(h[..., :1]), 2)
+
+
+def _shifted_standard_moment(h: jax.Array, shifts: jax.Array, *, p: int) -> jax.Array:
+    """``_standard_moment`` of h + v_y for each row v_y of the shifts."""
+    if p <= 2:
+        return jnp.zeros((*h.shape[:-1], shifts.shape[0]), h.dtype)
+    c, d = norm.centre(h), norm.centre(shifts)
+    # A standard moment does not depend on a common scale. These, constants to the
+    # derivative, keep the powers in range.
+    square = jax.lax.stop_gradient(jnp.mean(d * d))
+    spread = jnp.mean(c * c, axis=-1, keepdims=True) + square + 1e-8
+    scale = jax.lax.stop_gradient(jax.lax.rsqrt(spread))
+    unit = jnp.sqrt(square) + 1e-12
+    c, d, ratio = scale * c, d / unit, scale * unit
+    second = _shifted_power_mean(c, d, ratio, 2) + 1e-8 * scale * scale
+    value = _shifted_power_mean(c, d, ratio, p) * second ** (-p / 2)
+    return value - _normal_moment(p)
+
+
+def _shifted_power_mean(c, d, ratio, q: int) -> jax.Array:
+    r"""mean_i (c_i + r d_yi)^q for each y: (..., n), (C, n), (..., 1) -> (..., C).
+
+    Multiplied out, it is sum_k binom(q, k) r^(q-k) mean_i c_i^k d_yi^(q-k): thin matrix
+    products, with the element-wise work of one vector instead of C.
+    """
+    power = jax.lax.integer_pow
+    total = jnp.sum(power(c, q), axis=-1, keepdims=True)
+    total = total + power(ratio, q) * jnp.sum(power(d, q), axis=-1)[None]
+    for k in range(1, q):
+        total = total + (math.comb(q, k) * power(ratio, q - k)) * (
+            power(c, k) @ power(d, q - k).T
+        )
+    return total / c.shape[-1]
+
+
 # --- Dense functions -----------------------------------------------------------------
 
 
-@register
+@register(shifted=_shifted_squares)
 def sos(h: jax.Array) -> jax.Array:
     r"""Sum of squares over the width: g = (1/d) sum_i h_i^2 (sections 2 and 4.1)."""
     return jnp.mean(h * h, axis=-1)
@@ -334,7 +388,7 @@ def entmax(h: jax.Array, *, alpha: float = 1.5) -> jax.Array:
 # --- Shape-sensitive functions -------------------------------------------------------
 
 
-@register
+@register(shifted=functools.partial(_shifted_standard_moment, p=4))
 def burstiness(h: jax.Array) -> jax.Array:
     r"""Excess kurtosis: g = m_4 / m_2^2 - 3, m_q = (1/d) sum_i (h_i - mu)^q (eq. 5)."""
     return _standard_moment(h, 4)
@@ -346,7 +400,7 @@ def ln_burstiness(h: jax.Array) -> jax.Array:
     return _standard_moment(norm.layer_norm(h), 4)
 
 
-@register
+@register(shifted=_shifted_standard_moment)
 def moment(h: jax.Array, *, p: int = 6) -> jax.Array:
     r"""g = m_p / m_2^(p/2) - beta_p, beta_p = (p-1)!! for even p, 0 for odd (eq. 6).
 

@@ -145,6 +145,41 @@ def run_layer(
     return outputs
 
 
+def score(
+    arch: Architecture,
+    index: int,
+    params: Params,
+    goodness_state: Any,
+    x: jax.Array,
+    labels: jax.Array,
+) -> tuple[jax.Array, jax.Array]:
+    """One layer's goodness under candidate labels, (K, B), and what it was measured on.
+
+    The latter is (K, B, W), or (1, B, W) for the first label alone: where labels are
+    many and only shift the features, a goodness function may have a faster way than
+    through K copies of the features.
+
+    Args:
+      arch: the network.
+      index: which layer.
+      params: that layer's parameters.
+      goodness_state: the goodness function's state.
+      x: inputs (B, D), or (K, B, D) where they depend on the label already.
+      labels: candidate labels (K, B).
+    """
+    shifted = arch.goodness.shifted
+    is_shift = arch.layer(index).label_site == "output"
+    if shifted is None or not is_shift or len(labels) <= _FEW:
+        _, measured = run_layer(arch, index, params, x, labels)
+        return arch.goodness(measured, goodness_state), measured
+    features, measured = run_layer(arch, index, params, x, labels[0])
+    scores = shifted(features, params["label_kernel"])
+    return jnp.take_along_axis(scores.T, labels, axis=0), measured[None]
+
+
+_FEW = 2  # labels, as in the paper's training: the plain way takes less time
+
+
 def propagate(
     arch: Architecture, lower: Sequence[Params], x: jax.Array, labels: jax.Array
 ) -> jax.Array:

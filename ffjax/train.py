@@ -123,8 +123,7 @@ def layer_loss(
       index: which layer.
       objective: the loss.
     """
-    _, measured = pathway.run_layer(arch, index, params, x, labels)
-    scores = arch.goodness(measured, goodness_state)
+    scores, measured = pathway.score(arch, index, params, goodness_state, x, labels)
     loss = objective(scores, measured, threshold)
     return loss, arch.goodness.update(goodness_state, measured)
 
@@ -192,8 +191,8 @@ def train_epochs(
 
         def measure(candidates):
             x = inputs_under(candidates)
-            _, measured = pathway.run_layer(arch, index, state.params, x, candidates)
-            return arch.goodness(measured, state.goodness_state)
+            layer = (state.params, state.goodness_state)
+            return pathway.score(arch, index, *layer, x, candidates)[0]
 
         candidates = objective.choose(drawn, labels[rows], arch.num_classes, measure)
         x = inputs_under(candidates)

@@ -1,3 +1,4 @@
+import functools
 import math
 
 import chex
@@ -176,6 +177,46 @@ def test_identities(rng):
         (scipy.special.softmax(h, -1) * h**2).sum(-1),
         rtol=1e-12,
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "params"),
+    [("sos", {}), ("burstiness", {}), *(("moment", {"p": p}) for p in (1, 2, 3, 6, 8))],
+)
+@pytest.mark.parametrize("scale", [0.01, 1.0, 1e4])
+def test_many_shifts_at_once(rng, name, params, scale):
+    g = goodness.make(name, **params)
+    h = jnp.asarray(scale * rng.normal(size=(5, 60)) ** 3, jnp.float32)
+    shifts = jnp.asarray(rng.uniform(-0.3, 0.3, (4, 60)), jnp.float32)
+    pull = jnp.asarray(rng.normal(size=(5, 4)), jnp.float32)
+
+    def plain(h, shifts):
+        return g(h[:, None] + shifts[None])
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def with_gradients(way, h, shifts):
+        value, back = jax.vjp(way, h, shifts)
+        return value, back(pull)
+
+    found, gradients = with_gradients(g.shifted, h, shifts)
+    expected, plain_gradients = with_gradients(plain, h, shifts)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    for one, other in zip(gradients, plain_gradients, strict=True):
+        largest = float(jnp.abs(other).max())
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4 * largest)
+
+
+@pytest.mark.parametrize("name", ["sos", "burstiness", "moment"])
+def test_many_shifts_at_once_are_finite_everywhere(name):
+    g = goodness.make(name)
+    assert g.shifted is not None
+    value = jax.jit(g.shifted)
+    gradients = jax.jit(jax.grad(lambda *parts: g.shifted(*parts).sum(), (0, 1)))
+    rows = [np.zeros(30), np.ones(30), 1e6 * np.eye(30)[0], 1e-6 * np.eye(30)[0]]
+    h = jnp.asarray(rows, jnp.float32)
+    for shifts in (np.zeros((2, 30)), np.eye(30)[:2]):
+        v = jnp.asarray(shifts, jnp.float32)
+        chex.assert_tree_all_finite((value(h, v), gradients(h, v)))
 
 
 @pytest.mark.parametrize("p", [1, 2])

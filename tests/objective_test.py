@@ -1,5 +1,7 @@
 """Negatives and losses, against formulas written out in NumPy."""
 
+import dataclasses
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -199,6 +201,31 @@ def test_no_objective_reaches_the_layers_below(toy, name, choice):
     below, own = jax.jit(jax.grad(loss, argnums=(0, 1)))(lower, upper)
     assert all(not leaf.any() for leaf in jax.tree.leaves(below))
     assert all(leaf.any() for leaf in jax.tree.leaves(own))
+
+
+@pytest.mark.parametrize(
+    ("function", "choice"),
+    [
+        ("burstiness", {"negatives": "hard"}),
+        ("moment", {"negatives": "all", "loss": "softmax", "dropout": 0.2}),
+        ("sos", {"negatives": "all", "peer_normalisation": 0.1}),
+    ],
+)
+def test_many_labels_at_once_train_as_one_by_one(toy, function, choice):
+    fast = dataclasses.replace(
+        architecture(widths=(16,)), goodness=goodness.make(function)
+    )
+    definition = dataclasses.replace(fast.goodness.definition, shifted=None)
+    one_by_one = dataclasses.replace(
+        fast, goodness=dataclasses.replace(fast.goodness, definition=definition)
+    )
+    assert fast.goodness.shifted is not None
+    assert one_by_one.goodness.shifted is None
+    chosen = objective.Objective(**choice)
+    (layer,) = train_toy(toy, fast, objective=chosen, epochs=2)
+    (other,) = train_toy(toy, one_by_one, objective=chosen, epochs=2)
+    np.testing.assert_allclose(layer.losses, other.losses, rtol=1e-4)
+    chex.assert_trees_all_close(layer.params, other.params, rtol=1e-2, atol=1e-4)
 
 
 def test_dropout_leaves_out_the_same_entries_under_every_label(rng):
