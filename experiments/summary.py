@@ -108,6 +108,21 @@ def make_table(table: dict[str, dict[str, Entry]]) -> str:
     )
 
 
+def headline_tables() -> str:
+    """The methods at 2x500, and the two larger networks of the same experiment."""
+    found = accuracies("headline")
+    lines = []
+    for section in ("hinton", "large"):
+        for cell in config.expand(headline.get_config(section)):
+            row = paper.orientation(vars(cell.spec)) if is_paper(cell.spec) else None
+            entry = Entry(found.get(cell.id, ()), row.accuracy if row else None)
+            size = f"{cell.spec.num_layers}x{cell.spec.width}"
+            dataset = paper.label(cell.spec.dataset)
+            lines.append([f"{name(cell.spec)}, {size}", dataset, entry.text])
+    larger = markdown(("larger networks", "dataset", "test accuracy in %"), lines)
+    return f"{make_table(gather())}\n\n{larger}"
+
+
 def small_table(folder: str | pathlib.Path = "small") -> str:
     """The paper's 22 numbers of 2x500 beside ours, and how many were reached."""
     found = accuracies(folder)
@@ -216,6 +231,7 @@ def insert(readme: str, table: str) -> str:
 # README -> what stands between its markers.
 PAGES: dict[pathlib.Path, Callable[[], str]] = {
     FOLDER.parent / "README.md": lambda: make_table(gather()),
+    FOLDER / "headline" / "README.md": headline_tables,
     FOLDER / "small" / "README.md": small_table,
     FOLDER / "sweeps" / "README.md": sweep_tables,
 }
