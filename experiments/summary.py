@@ -181,7 +181,11 @@ PATHWAYS = ("standard", "ffcl")
 
 
 def draw(table: dict[str, dict[str, Entry]], path: pathlib.Path) -> None:
-    """A panel for each dataset: the seeds' accuracies, and the paper's."""
+    """A panel for each dataset: the seeds' accuracies, and the paper's.
+
+    Accuracies stand as far apart as the logarithms of their errors: on an even scale
+    the weakest method would press all others into one point.
+    """
     shown = measured(table)
     methods = list(table)
     style = {"font.size": 8, "axes.spines.top": False, "axes.spines.right": False}
@@ -196,6 +200,12 @@ def draw(table: dict[str, dict[str, Entry]], path: pathlib.Path) -> None:
                 draw_entry(panel, place, table[method].get(dataset))
             panel.set_title(paper.label(dataset), fontsize=8)
             panel.set_xlabel("test accuracy (%)")
+            panel.set_xscale("log")
+            panel.invert_xaxis()
+            low, high = sorted(panel.get_xlim())
+            shown_errors = [error for error in ERRORS if low <= error <= high]
+            panel.set_xticks(shown_errors, [f"{100 - e:g}" for e in shown_errors])
+            panel.minorticks_off()
             panel.grid(axis="x", color="#e3e6ea")
             panel.set_axisbelow(True)
         panels[0].set_yticks(range(len(methods)), methods)
@@ -210,16 +220,17 @@ def draw(table: dict[str, dict[str, Entry]], path: pathlib.Path) -> None:
 
 
 OURS, PAPER = "#0072b2", "#d55e00"
+ERRORS = (0.5, 1, 2, 5, 10, 20, 40, 80)  # of the axis, in percent
 
 
 def draw_entry(panel: Any, place: int, entry: Entry | None) -> None:
     """One method's seeds as dots, and the paper's number as a diamond."""
     if entry is None:
         return
-    seeds = list(entry.accuracies)
-    panel.plot(seeds, [place] * len(seeds), "o", color=OURS, ms=4, alpha=0.7)
-    if entry.paper and seeds:
-        panel.plot([entry.paper], [place], "D", color=PAPER, ms=4, mfc="none")
+    errors = [100 - accuracy for accuracy in entry.accuracies]
+    panel.plot(errors, [place] * len(errors), "o", color=OURS, ms=4, alpha=0.7)
+    if entry.paper and errors:
+        panel.plot([100 - entry.paper], [place], "D", color=PAPER, ms=4, mfc="none")
 
 
 def insert(readme: str, table: str) -> str:
