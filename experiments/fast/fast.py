@@ -7,13 +7,13 @@ from ffjax import config
 
 
 def get_config():
-    """A small network, hard negatives and a high learning rate that falls to 0."""
+    """One layer, hard negatives and a high learning rate that falls to 0."""
     fields = config.default()
     fields.goodness = "moment"
     fields.p = 6
-    fields.num_layers = 2
-    fields.width = 500
-    fields.epochs = 14
+    fields.num_layers = 1
+    fields.width = 1000
+    fields.epochs = 12
     fields.negatives = "hard"
     fields.learning_rate = 3e-3
     fields.schedule = "cosine"
