@@ -64,8 +64,9 @@ def score_images(
     """Goodness of images (N, D) under every label: (N, L + 1, C), see ``label_scores``.
 
     What does not depend on the label is computed once. The rest is vmapped over labels
-    where it holds matrix products, and mapped one label at a time where it does not:
-    all labels at once would not fit into a CPU's cache, and take twice the time.
+    where it holds matrix products. Where labels only shift the features, all of them
+    are measured at once if the goodness function has a way, and otherwise one by one:
+    K copies of the features would not fit into a CPU's cache, and take twice the time.
     """
     labels = jnp.arange(arch.num_classes)
 
@@ -77,6 +78,11 @@ def score_images(
             )
             return jax.vmap(one_label, out_axes=-1)(labels)
         features = pathway.label_free_features(arch, params, x)
+        if arch.goodness.shifted is not None:
+            shifts = [weights["label_kernel"] for weights in params]
+            features.append(jnp.concatenate(features, axis=-1))
+            shifts.append(jnp.concatenate(shifts, axis=-1))
+            return jnp.stack(list(map(arch.goodness.shifted, features, shifts)))
 
         def with_label(label):
             measured = [

@@ -287,7 +287,8 @@ def _shifted_power_mean(c, d, ratio, q: int) -> jax.Array:
     """
     power = jax.lax.integer_pow
     total = jnp.sum(power(c, q), axis=-1, keepdims=True)
-    total = total + power(ratio, q) * jnp.sum(power(d, q), axis=-1)[None]
+    ends = jnp.sum(power(d, q), axis=-1).reshape((1,) * (c.ndim - 1) + (-1,))
+    total = total + power(ratio, q) * ends
     for k in range(1, q):
         total = total + (math.comb(q, k) * power(ratio, q - k)) * (
             power(c, k) @ power(d, q - k).T
