@@ -8,7 +8,7 @@ the project's, and those of the experiments.
 
 import pathlib
 import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import matplotlib
@@ -19,6 +19,8 @@ from experiments.headline import headline
 from experiments.small import small
 from experiments.sweeps import sweeps
 from ffjax import commandline, config, files, paper, results
+from ffjax.pathway import PATHWAYS
+from ffjax.report.export import markdown_table
 
 FOLDER = pathlib.Path(__file__).parent
 MARKERS = "<!-- results -->", "<!-- end of results -->"
@@ -58,10 +60,14 @@ def gather(folder: str | pathlib.Path = "headline") -> dict[str, dict[str, Entry
     table: dict[str, dict[str, Entry]] = {}
     for dataset in DATASETS:
         for cell in config.expand(headline.get_config(dataset)):
-            row = paper.orientation(vars(cell.spec)) if is_paper(cell.spec) else None
-            entry = Entry(found.get(cell.id, ()), row.accuracy if row else None)
-            table.setdefault(name(cell.spec), {})[dataset] = entry
+            table.setdefault(name(cell.spec), {})[dataset] = entry_of(cell, found)
     return table
+
+
+def entry_of(cell: config.Cell, found: dict[str, tuple[float, ...]]) -> Entry:
+    """A cell's accuracies, beside the paper's where it is one of its methods."""
+    row = paper.orientation(vars(cell.spec)) if is_paper(cell.spec) else None
+    return Entry(found.get(cell.id, ()), row.accuracy if row else None)
 
 
 def is_paper(spec: config.RunSpec) -> bool:
@@ -88,13 +94,6 @@ def measured(table: dict[str, dict[str, Entry]]) -> list[str]:
     return [d for d in DATASETS if any(d in row and row[d].accuracies for row in rows)]
 
 
-def markdown(head: Iterable[str], lines: Iterable[Iterable[str]]) -> str:
-    """A table in Markdown."""
-    head = list(head)
-    rows = [head, ["---"] * len(head), *map(list, lines)]
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
-
-
 def make_table(table: dict[str, dict[str, Entry]]) -> str:
     """The methods as rows, the datasets as columns."""
     shown = measured(table)
@@ -102,7 +101,7 @@ def make_table(table: dict[str, dict[str, Entry]]) -> str:
         method: [row[d].text if d in row else "" for d in shown]
         for method, row in table.items()
     }
-    return markdown(
+    return markdown_table(
         ["2x500, test accuracy in %", *map(paper.label, shown)],
         [[method, *texts] for method, texts in lines.items() if any(texts)],
     )
@@ -114,13 +113,12 @@ def headline_tables() -> str:
     lines = []
     for section in ("hinton", "large"):
         for cell in config.expand(headline.get_config(section)):
-            row = paper.orientation(vars(cell.spec)) if is_paper(cell.spec) else None
-            entry = Entry(found.get(cell.id, ()), row.accuracy if row else None)
             size = f"{cell.spec.num_layers}x{cell.spec.width}"
             dataset = paper.label(cell.spec.dataset)
-            lines.append([f"{name(cell.spec)}, {size}", dataset, entry.text])
-    larger = markdown(("larger networks", "dataset", "test accuracy in %"), lines)
-    return f"{make_table(gather())}\n\n{larger}"
+            text = entry_of(cell, found).text
+            lines.append([f"{name(cell.spec)}, {size}", dataset, text])
+    larger = markdown_table(("larger networks", "dataset", "test accuracy in %"), lines)
+    return f"{make_table(gather())}\n{larger}"
 
 
 def small_table(folder: str | pathlib.Path = "small") -> str:
@@ -150,7 +148,7 @@ def small_table(folder: str | pathlib.Path = "small") -> str:
     left = f", of which {run} have been run" if run < len(lines) else ""
     return (
         f"Within {TOLERANCE} points of the paper or better: {reached} of {len(lines)}"
-        f"{left}.\n\n{markdown(head, lines)}"
+        f"{left}.\n\n{markdown_table(head, lines)}"
     )
 
 
@@ -162,13 +160,11 @@ def sweep_tables(folder: str | pathlib.Path = "sweeps") -> str:
     found = accuracies(folder)
     grid: dict[str, dict[str, dict[str, Entry]]] = {}
     for cell in config.expand(sweeps.get_config()):
-        row = paper.orientation(vars(cell.spec))
-        entry = Entry(found.get(cell.id, ()), row.accuracy if row else None)
         sweep = grid.setdefault(paper.label(cell.spec.goodness), {})
         value = sweep.setdefault(paper.parameter_text(vars(cell.spec)), {})
-        value[cell.spec.pathway] = entry
-    return "\n\n".join(
-        markdown(
+        value[cell.spec.pathway] = entry_of(cell, found)
+    return "\n".join(
+        markdown_table(
             [goodness, *map(paper.label, PATHWAYS)],
             [
                 [value, *(pathways[p].text for p in PATHWAYS)]
@@ -177,9 +173,6 @@ def sweep_tables(folder: str | pathlib.Path = "sweeps") -> str:
         )
         for goodness, sweep in grid.items()
     )
-
-
-PATHWAYS = ("standard", "ffcl")
 
 
 def draw(table: dict[str, dict[str, Entry]], path: pathlib.Path) -> None:
@@ -238,7 +231,7 @@ def draw_entry(panel: Any, place: int, entry: Entry | None) -> None:
 def insert(readme: str, table: str) -> str:
     """The README with the table between its markers."""
     first, last = (readme.index(marker) for marker in MARKERS)
-    return readme[: first + len(MARKERS[0])] + "\n" + table + "\n" + readme[last:]
+    return readme[: first + len(MARKERS[0])] + "\n" + table + readme[last:]
 
 
 # README -> what stands between its markers.

@@ -10,6 +10,7 @@ network at the size of public PyTorch code (3x1000), and ``large``, the paper's 
 at its full size (4x2000).
 """
 
+from configs import hinton as hinton_preset
 from ffjax import config
 from ffjax.errors import UserError
 
@@ -25,36 +26,24 @@ METHODS = (
 )
 
 
-def hinton(width):
-    """The fields of configs/hinton.py."""
-    return {
-        "pathway": "standard",
-        "goodness": "sos",
-        "activation": "relu",
-        "width": width,
-        "epochs": 20,
-        "batch_size": 100,
-        "negatives": "hard",
-        "threshold": 1.0,
-        "loss_scale": float(width),
-        "normalisation": "rms",
-        "peer_normalisation": 0.03,
-        "ensemble": "later",
-        "schedule": "half_linear",
-    }
+def hinton(num_layers, width):
+    """What configs/hinton.py changes, for a network of another size."""
+    preset, plain = hinton_preset.get_config(), config.default()
+    preset.num_layers, preset.width = num_layers, width
+    return {name: value for name, value in preset.items() if value != plain[name]}
 
 
 SECTIONS = {
     dataset: tuple(
         {**method, "dataset": dataset, "seeds": SEEDS}
-        for method in (*METHODS, hinton(500))
+        for method in (*METHODS, hinton(2, 500))
     )
     for dataset in ("usps", "mnist", "fashion_mnist")
 } | {
     "cifar10": tuple(
         {**method, "dataset": "cifar10", "epochs": 30} for method in METHODS
     ),
-    "hinton": ({**hinton(1000), "dataset": "mnist", "num_layers": 3},),
+    "hinton": (hinton(3, 1000),),
     "large": ({"goodness": "moment", "p": 6, "num_layers": 4, "width": 2000},),
 }
 

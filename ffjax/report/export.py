@@ -230,7 +230,8 @@ def _md(text: str) -> str:
     return re.sub(r"([\\|`*\[\]])", r"\\\1", text)
 
 
-def _md_table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+def markdown_table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown."""
     parts = ["| " + " | ".join(map(_md, heads)) + " |", "|" + " --- |" * len(heads)]
     parts += ["| " + " | ".join(map(_md, line)) + " |" for line in lines]
     return "\n".join(parts) + "\n"
@@ -254,7 +255,7 @@ def _markdown(contents: contents_lib.Contents) -> str:
     for one, found in contents.groups.items():
         parts.append(f"## {_md(contents.texts[one])}\n")
         heads = [*_CELL_HEADS, "ours", _paper_head(one)]
-        parts.append(_md_table(heads, _cell_lines(found)))
+        parts.append(markdown_table(heads, _cell_lines(found)))
     parts.append("## Claims of the paper\n")
     parts.append(_md_claims("at the paper's own settings", contents.verdicts))
     for one, verdicts in contents.other_verdicts.items():
@@ -262,7 +263,7 @@ def _markdown(contents: contents_lib.Contents) -> str:
     for table in contents.tables:
         if table.num_run:
             parts.append(f"## {_md(table.title)} ({table.id})\n")
-            parts.append(_md_table(*_wide_lines(table)))
+            parts.append(markdown_table(*_wide_lines(table)))
     idle = [table for table in contents.tables if not table.num_run]
     if idle:
         names = ", ".join(f"{table.id} ({table.num_entries})" for table in idle)
@@ -282,4 +283,4 @@ def _md_claims(title: str, verdicts: Iterable[claims.Verdict]) -> str:
         for v in verdicts
     ]
     heads = ["claim", "verdict", "ours", "paper's numbers", "paper's own tables"]
-    return f"### {_md(title)}\n\n{_md_table(heads, lines)}"
+    return f"### {_md(title)}\n\n{markdown_table(heads, lines)}"
