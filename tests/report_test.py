@@ -208,6 +208,21 @@ def test_five_epochs_never_stand_beside_the_papers_sixty(tmp_path):
         (line,) = csv.DictReader(file)
     assert line["paper"] == "88.4100"
     assert line["paper_is_same_run"] == "False"
+    assert "| (88.41) |" in (tmp_path / "report/report.md").read_text()
+
+
+def test_the_papers_own_small_network_is_not_called_orientation(tmp_path):
+    small = records.spec(
+        pathway="standard", goodness="sos", activation="relu", num_layers=2, width=500
+    )
+    other = {**small, "goodness": "burstiness", "activation": "swish"}
+    report.write(fill(tmp_path, [records.record(small), records.record(other)]))
+    lines = (tmp_path / "report/report.md").read_text().splitlines()
+    (exact,) = [line for line in lines if line.startswith("| standard | SoS |")]
+    (absent,) = [line for line in lines if line.startswith("| standard | burst")]
+    assert exact.endswith("| 61.07 |")  # the paper's table of small networks
+    assert re.search(r"\| \(\d\d\.\d\d\) \|$", absent)
+    assert "where it has no such run" in page(tmp_path)
 
 
 def test_the_quick_grid_tells_its_story(quick_workdir):

@@ -189,9 +189,6 @@ def _table_tex(table: tables.Table) -> str:
     )
 
 
-_CELL_HEADS = ("pathway", "goodness", "parameter", "activation", "norm gate")
-
-
 def _cell_lines(found: Iterable[cells_lib.Cell]) -> list[list[str]]:
     lines = []
     for cell in sorted(found, key=tables.accuracy, reverse=True):
@@ -204,23 +201,33 @@ def _cell_lines(found: Iterable[cells_lib.Cell]) -> list[list[str]]:
                 paper.label(cell.spec.get("activation")),
                 "on" if cell.spec.get("norm_gate") else "off",
                 cell.text + (" (diverged)" if cell.num_diverged else ""),
-                f"{known[0].accuracy:.2f}" if known else "",
+                _known_text(*known) if known else "",
             ]
         )
     return lines
 
 
-def _paper_head(one: cells_lib.Setting) -> str:
-    return "paper" if one.is_paper else f"orientation: {paper.ORIENTATION}"
+def _known_text(row: paper.Row, exact: bool) -> str:
+    return f"{row.accuracy:.2f}" if exact else f"({row.accuracy:.2f})"
+
+
+_CELL_HEADS = (
+    "pathway",
+    "goodness",
+    "parameter",
+    "activation",
+    "norm gate",
+    "ours",
+    f"paper (in brackets, for orientation: {paper.ORIENTATION})",
+)
 
 
 def _cells_tex(contents: contents_lib.Contents) -> str:
     parts = []
     for one, found in contents.groups.items():
-        heads = [*_CELL_HEADS, "ours", _paper_head(one)]
         lines = [[_tex(text) for text in line] for line in _cell_lines(found)]
         parts.append(f"% {_tex(contents.texts[one])}\n")
-        parts.append(_tex_table([_tex(head) for head in heads], "lllllrr", lines))
+        parts.append(_tex_table([_tex(head) for head in _CELL_HEADS], "lllllrr", lines))
     return "\n".join(parts)
 
 
@@ -254,8 +261,7 @@ def _markdown(contents: contents_lib.Contents) -> str:
         parts.append("")
     for one, found in contents.groups.items():
         parts.append(f"## {_md(contents.texts[one])}\n")
-        heads = [*_CELL_HEADS, "ours", _paper_head(one)]
-        parts.append(markdown_table(heads, _cell_lines(found)))
+        parts.append(markdown_table(_CELL_HEADS, _cell_lines(found)))
     parts.append("## Claims of the paper\n")
     parts.append(_md_claims("at the paper's own settings", contents.verdicts))
     for one, verdicts in contents.other_verdicts.items():
