@@ -36,9 +36,15 @@ class Run(NamedTuple):
         return f"{self.cell.id} seed {self.seed}"
 
 
-def dataset_key(spec: config.RunSpec) -> tuple[str, int, int, float]:
+def dataset_key(spec: config.RunSpec) -> tuple[str, int, int, float, bool]:
     """What runs on the same arrays have in common."""
-    return spec.dataset, spec.train_limit, spec.test_limit, spec.valid_fraction
+    return (
+        spec.dataset,
+        spec.train_limit,
+        spec.test_limit,
+        spec.valid_fraction,
+        spec.mirror,
+    )
 
 
 def program(spec: config.RunSpec) -> config.RunSpec:
