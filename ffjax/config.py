@@ -65,7 +65,6 @@ class RunSpec:
     train_limit: int = 0  # how many training images to use; 0 = all
     test_limit: int = 0  # how many test images to use; 0 = all
     valid_fraction: float = 0.0  # of the training images, kept for validation
-    mirror: bool = False  # whether to train on the mirror images, too
 
     def goodness_arguments(self) -> dict[str, Any]:
         """The goodness function's parameters that are set in this run."""
@@ -415,7 +414,6 @@ def _is_number(value: Any) -> bool:
     return type(value) in (int, float) and math.isfinite(value)
 
 
-_TRUE_OR_FALSE = (lambda value: type(value) is bool), "True or False"
 _AT_LEAST_ONE = (lambda value: _is_int(value) and value >= 1), "an integer >= 1"
 _LIMIT = (lambda value: _is_int(value) and value >= 0), "an integer >= 0 (0 = all)"
 _NUMBER_ABOVE_0 = (lambda value: _is_number(value) and value > 0), "a number > 0"
@@ -427,8 +425,7 @@ _ALLOWED: dict[str, tuple[Callable[[Any], bool], str]] = {
     "trainer": _one_of(("ff", "backprop")),
     "pathway": _one_of(PATHWAYS),
     "activation": _one_of(layer.ACTIVATIONS),
-    "norm_gate": _TRUE_OR_FALSE,
-    "mirror": _TRUE_OR_FALSE,
+    "norm_gate": ((lambda value: type(value) is bool), "True or False"),
     "group_size": (_LIMIT[0], "an integer >= 0 (0 = automatic)"),
     "num_devices": _LIMIT,
     "num_layers": _AT_LEAST_ONE,

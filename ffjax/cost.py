@@ -92,7 +92,7 @@ def sizes(spec: config.RunSpec) -> tuple[int, int, int, int]:
         train_size = min(train_size, spec.train_limit)
     if spec.test_limit:
         test_size = min(test_size, spec.test_limit)
-    train_size = round(train_size * (1 - spec.valid_fraction)) * (1 + spec.mirror)
+    train_size = round(train_size * (1 - spec.valid_fraction))
     return train_size, test_size, num_inputs, num_classes
 
 

@@ -156,7 +156,7 @@ class Ledger:
         key = plan.dataset_key(spec)
         if self._dataset is None or self._dataset[0] != key:
             self._dataset = None  # let go of the old one before the new one is there
-            name, train_limit, test_limit, valid_fraction, mirror = key
+            name, train_limit, test_limit, valid_fraction = key
             try:
                 found = data.load(
                     name,
@@ -164,7 +164,6 @@ class Ledger:
                     train_limit=train_limit,
                     test_limit=test_limit,
                     valid_fraction=valid_fraction,
-                    mirror=mirror,
                 )
             except UserError as error:
                 found = error

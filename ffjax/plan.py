@@ -36,15 +36,9 @@ class Run(NamedTuple):
         return f"{self.cell.id} seed {self.seed}"
 
 
-def dataset_key(spec: config.RunSpec) -> tuple[str, int, int, float, bool]:
+def dataset_key(spec: config.RunSpec) -> tuple[str, int, int, float]:
     """What runs on the same arrays have in common."""
-    return (
-        spec.dataset,
-        spec.train_limit,
-        spec.test_limit,
-        spec.valid_fraction,
-        spec.mirror,
-    )
+    return spec.dataset, spec.train_limit, spec.test_limit, spec.valid_fraction
 
 
 def program(spec: config.RunSpec) -> config.RunSpec:

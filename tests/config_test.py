@@ -60,7 +60,6 @@ def test_ids_are_readable_and_tell_specs_apart():
         {"dataset": "folder/mine.npz"},
         {"dataset": "other/mine.npz"},
         {"valid_fraction": 0.1},
-        {"mirror": True},
         {"negatives": "hard"},
         {"loss": "symba"},
         {"loss_scale": 2.0},
@@ -126,7 +125,6 @@ def test_a_spec_survives_json():
         ({"ensemble": "x"}, "ensemble='x': must be one of all, later"),
         ({"ensemble": "later", "num_layers": 1}, "ensemble='later': needs num_layers"),
         ({"train_limit": -1}, "train_limit=-1"),
-        ({"mirror": 1}, "mirror=1: must be True or False"),
         ({"valid_fraction": 1.0}, r"valid_fraction=1.0: must be a number in \[0, 1\)"),
     ],
 )

@@ -41,8 +41,6 @@ def test_limits_count():
     few = _flops(dataset="mnist", train_limit=6000, test_limit=1000)
     assert few == pytest.approx(_flops(dataset="mnist") / 10)
     assert _flops(valid_fraction=0.5) < 0.51 * _flops()
-    # Training takes twice as long, evaluation as long as before.
-    assert 1.9 * _flops() < _flops(mirror=True) < 2 * _flops()
 
 
 def test_the_papers_run_takes_the_papers_time():

@@ -170,34 +170,6 @@ def test_the_validation_part_is_disjoint_and_keeps_out_of_the_statistics():
     np.testing.assert_array_equal(dataset.valid_images, again.valid_images)
 
 
-@pytest.mark.parametrize("shape", [(4, 5), (4, 5, 3)])
-def test_mirror_images_follow_the_training_images_and_no_others(tmp_path, rng, shape):
-    images = rng.integers(0, 256, (8, *shape), dtype=np.uint8)
-    labels = np.arange(8) % 2
-    path = tmp_path / "own.npz"
-    np.savez(
-        path,
-        train_images=images,
-        train_labels=labels,
-        test_images=images,
-        test_labels=labels,
-    )
-    plain = data.load(str(path), valid_fraction=0.25)
-    found = data.load(str(path), valid_fraction=0.25, mirror=True)
-    assert plain.train_images.shape == (6, np.prod(shape))
-    np.testing.assert_array_equal(found.train_images[:6], plain.train_images)
-    mirrored = found.train_images[6:].reshape(6, *shape)
-    for before, after in zip(
-        plain.train_images.reshape(6, *shape), mirrored, strict=True
-    ):
-        for column in range(5):
-            np.testing.assert_array_equal(after[:, column], before[:, 4 - column])
-    np.testing.assert_array_equal(found.train_labels, np.tile(plain.train_labels, 2))
-    for name in ("valid_images", "valid_labels", "test_images", "test_labels"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(plain, name))
-    assert (found.mean, found.std) == (plain.mean, plain.std)
-
-
 def test_the_limit_comes_before_the_validation_part():
     dataset = data.load("fashion_mini", train_limit=100, valid_fraction=0.25)
     assert (len(dataset.train_images), len(dataset.valid_images)) == (75, 25)

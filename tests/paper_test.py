@@ -103,7 +103,6 @@ def test_every_row_is_matched_by_its_own_run(row):
         {"train_limit": 1000},
         {"test_limit": 1000},
         {"valid_fraction": 0.1},
-        {"mirror": True},
     ],
 )
 def test_a_run_that_differs_in_one_field_measures_something_else(change):

@@ -71,7 +71,6 @@ def load(
     train_limit: int = 0,
     test_limit: int = 0,
     valid_fraction: float = 0.0,
-    mirror: bool = False,
 ) -> Dataset:
     """Loads a dataset by name, or a user's own from a .npz file.
 
@@ -83,8 +82,6 @@ def load(
       test_limit: How many test images to use; 0 takes all.
       valid_fraction: The part of the (limited) training images that is set aside for
         validation; mean and std are those of the images that remain.
-      mirror: Whether the mirror images (left to right) of those that remain follow
-        them, so that an epoch sees each image twice.
     """
     check_name(name)
     if not 0 <= valid_fraction < 1:
@@ -114,15 +111,11 @@ def load(
             "neither may be 0"
         )
     image_shape = train[0].shape[1:]
-    mean, std = _statistics(train[0][:num_train])  # the same with mirror images
-    images, labels = train[0][:num_train], train[1][:num_train]
-    if mirror:
-        images = np.concatenate([images, images[:, :, ::-1]])
-        labels = np.concatenate([labels, labels])
+    mean, std = _statistics(train[0][:num_train])
     return Dataset(
         name=pathlib.Path(name).name,
-        train_images=_normalise(images, mean, std),
-        train_labels=labels.astype(np.int32),
+        train_images=_normalise(train[0][:num_train], mean, std),
+        train_labels=train[1][:num_train].astype(np.int32),
         valid_images=_normalise(train[0][num_train:], mean, std),
         valid_labels=train[1][num_train:].astype(np.int32),
         test_images=_normalise(test[0], mean, std),
