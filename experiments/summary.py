@@ -16,6 +16,7 @@ from matplotlib import figure
 from matplotlib.backends import backend_agg
 
 from experiments.headline import headline
+from experiments.record import record
 from experiments.small import small
 from experiments.sweeps import sweeps
 from ffjax import commandline, config, files, paper, results
@@ -44,13 +45,14 @@ class Entry(NamedTuple):
         return text + (f" ({self.paper:.2f})" if self.paper else "")
 
 
-def accuracies(folder: str | pathlib.Path) -> dict[str, tuple[float, ...]]:
+def accuracies(
+    folder: str | pathlib.Path, field: str = "accuracy"
+) -> dict[str, tuple[float, ...]]:
     """Cell -> the accuracies of its seeds, of an experiment's records."""
     found: dict[str, tuple[float, ...]] = {}
     records, _ = results.read_all(FOLDER / folder)
-    for record in sorted(records, key=lambda record: record["seed"]):
-        before = found.get(record["cell"], ())
-        found[record["cell"]] = (*before, record["accuracy"])
+    for one in sorted(records, key=lambda one: one["seed"]):
+        found[one["cell"]] = (*found.get(one["cell"], ()), one[field])
     return found
 
 
@@ -79,8 +81,11 @@ def name(spec: config.RunSpec) -> str:
     """How a method is called."""
     if spec.trainer == "backprop":
         return "backpropagation, GELU"
-    if not is_paper(spec):
-        return "Hinton's Forward-Forward"
+    return method(spec) if is_paper(spec) else "Hinton's Forward-Forward"
+
+
+def method(spec: config.RunSpec) -> str:
+    """Pathway, goodness and activation."""
     parts = paper.label(spec.goodness), paper.parameter_text(vars(spec))
     goodness = " ".join(filter(None, parts))
     return ", ".join(
@@ -107,18 +112,64 @@ def make_table(table: dict[str, dict[str, Entry]]) -> str:
     )
 
 
-def headline_tables() -> str:
-    """The methods at 2x500, and the two larger networks of the same experiment."""
+def size(spec: config.RunSpec) -> str:
+    """Layers and units."""
+    return f"{spec.num_layers}x{spec.width}"
+
+
+def larger_table() -> str:
+    """The larger networks, and the best that were found."""
     found = accuracies("headline")
     lines = []
     for section in ("hinton", "large"):
         for cell in config.expand(headline.get_config(section)):
-            size = f"{cell.spec.num_layers}x{cell.spec.width}"
             dataset = paper.label(cell.spec.dataset)
             text = entry_of(cell, found).text
-            lines.append([f"{name(cell.spec)}, {size}", dataset, text])
-    larger = markdown_table(("larger networks", "dataset", "test accuracy in %"), lines)
-    return f"{make_table(gather())}\n{larger}"
+            lines.append([f"{name(cell.spec)}, {size(cell.spec)}", dataset, text])
+    return markdown_table(
+        LARGER, [*lines, *([f"record: {text}", *rest] for text, *rest in best_lines())]
+    )
+
+
+LARGER = ("larger networks", "dataset", "test accuracy in %")
+
+
+def headline_tables() -> str:
+    """The methods at 2x500, and what larger networks reach."""
+    return f"{make_table(gather())}\n{larger_table()}"
+
+
+def candidate(spec: config.RunSpec) -> str:
+    """How a network of the record's search is called."""
+    return f"{method(spec)}, {size(spec)}, dropout {spec.dropout:g}"
+
+
+def best_lines(folder: str | pathlib.Path = "record") -> list[list[str]]:
+    """The best networks that were found: what, dataset, test accuracy."""
+    found = accuracies(folder)
+    return [
+        [
+            candidate(cell.spec),
+            paper.label(cell.spec.dataset),
+            Entry(found.get(cell.id, ()), None).text,
+        ]
+        for cell in config.expand(record.get_config())
+    ]
+
+
+def record_tables(folder: str | pathlib.Path = "record") -> str:
+    """The candidates on the validation part, and those chosen on the test set."""
+    found = accuracies(FOLDER / folder / "search", "accuracy_valid")
+    rows: dict[str, dict[str, str]] = {}
+    for cell in config.expand(record.get_config("search")):
+        row = rows.setdefault(candidate(cell.spec), {})
+        row[cell.spec.dataset] = Entry(found.get(cell.id, ()), None).text
+    search = markdown_table(
+        ["candidates, validation accuracy in %", *map(paper.label, record.CHOSEN)],
+        [[text, *(row[d] for d in record.CHOSEN)] for text, row in rows.items()],
+    )
+    heads = ("chosen, 3 seeds", *LARGER[1:])
+    return f"{search}\n{markdown_table(heads, best_lines(folder))}"
 
 
 def small_table(folder: str | pathlib.Path = "small") -> str:
@@ -236,10 +287,11 @@ def insert(readme: str, table: str) -> str:
 
 # README -> what stands between its markers.
 PAGES: dict[pathlib.Path, Callable[[], str]] = {
-    FOLDER.parent / "README.md": lambda: make_table(gather()),
+    FOLDER.parent / "README.md": headline_tables,
     FOLDER / "headline" / "README.md": headline_tables,
     FOLDER / "small" / "README.md": small_table,
     FOLDER / "sweeps" / "README.md": sweep_tables,
+    FOLDER / "record" / "README.md": record_tables,
 }
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from experiments import summary
 from experiments.headline import headline
+from experiments.record import record
 from experiments.small import small
 from experiments.sweeps import sweeps
 from ffjax import config
@@ -17,15 +18,15 @@ def test_the_table_of_a_readme_is_that_of_the_records(page):
     assert table.count("\n") > 5
 
 
-def write_records(folder, runs):
+def write_records(folder, runs, field="accuracy"):
     """Records of (cell, seed, accuracy)."""
     template = next((summary.FOLDER / "headline" / "results").glob("*.json"))
-    record = json.loads(template.read_text())
-    (folder / "results").mkdir()
+    base = json.loads(template.read_text())
+    (folder / "results").mkdir(parents=True)
     for cell, seed, accuracy in runs:
-        changed = {"cell": cell, "seed": seed, "accuracy": accuracy}
+        changed = {"cell": cell, "seed": seed, field: accuracy}
         path = folder / "results" / f"{cell}-seed{seed}.json"
-        path.write_text(json.dumps({**record, **changed}))
+        path.write_text(json.dumps({**base, **changed}))
 
 
 def test_an_entry_is_the_mean_over_the_seeds_beside_the_papers_number(tmp_path):
@@ -73,3 +74,18 @@ def test_sweeps_put_the_pathways_side_by_side(tmp_path):
     # 86.74 and 89.04 are the paper's numbers for the sixth moment.
     wanted = "| p = 6 | 80.00 (86.74) | 81.00 (89.04) |"
     assert wanted in summary.sweep_tables(tmp_path).splitlines()
+
+
+def test_a_candidate_is_shown_by_validation_and_the_chosen_ones_by_test(tmp_path):
+    sections = (record.get_config(name) for name in ("search", "final"))
+    search, final = (config.expand(section)[0] for section in sections)
+    write_records(tmp_path / "search", [(search.id, 42, 91.25)], "accuracy_valid")
+    write_records(tmp_path, [(final.id, 42, 90.0), (final.id, 43, 91.0)])
+    lines = summary.record_tables(tmp_path).splitlines()
+    assert f"| {summary.candidate(search.spec)} | 91.25 |  |" in lines
+    wanted = f"| {summary.candidate(final.spec)} | Fashion-MNIST | 90.50 ± 0.71 |"
+    assert wanted in lines
+
+
+def test_what_was_chosen_for_the_record_was_a_candidate():
+    assert all(chosen in record.CANDIDATES for chosen in record.CHOSEN.values())
