@@ -166,7 +166,10 @@ def record_tables(folder: str | pathlib.Path = "record") -> str:
         row[cell.spec.dataset] = Entry(found.get(cell.id, ()), None).text
     search = markdown_table(
         ["candidates, validation accuracy in %", *map(paper.label, record.CHOSEN)],
-        [[text, *(row[d] for d in record.CHOSEN)] for text, row in rows.items()],
+        [
+            [text, *(row.get(dataset, "") for dataset in record.CHOSEN)]
+            for text, row in rows.items()
+        ],
     )
     heads = ("chosen, 3 seeds", *LARGER[1:])
     return f"{search}\n{markdown_table(heads, best_lines(folder))}"

@@ -34,16 +34,22 @@ STANDARD = {
     "width": 1000,
 }
 
-CANDIDATES = (
-    {**FFCL, "dropout": 0.4},
-    {**FFCL, "dropout": 0.2},
-    {**STANDARD, "dropout": 0.2},
-)
+CANDIDATES = {
+    "fashion_mnist": (
+        {**FFCL, "dropout": 0.4},
+        {**FFCL, "dropout": 0.2},
+        {**STANDARD, "dropout": 0.2},
+    ),
+    "mnist": (
+        {**STANDARD, "dropout": 0.2},
+        {**STANDARD, "dropout": 0.2, "width": 2000},
+    ),
+}
 
 # The best on the validation part of each dataset.
 CHOSEN = {
     "fashion_mnist": {**FFCL, "dropout": 0.2},
-    "mnist": {**FFCL, "dropout": 0.4},
+    "mnist": {**STANDARD, "dropout": 0.2, "width": 2000},
 }
 
 SECTIONS = {
@@ -53,8 +59,8 @@ SECTIONS = {
     ),
     "search": tuple(
         {**candidate, "dataset": dataset, "valid_fraction": 1 / 6}
-        for candidate in CANDIDATES
-        for dataset in CHOSEN
+        for dataset, candidates in CANDIDATES.items()
+        for candidate in candidates
     ),
 }
 
