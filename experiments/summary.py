@@ -237,8 +237,7 @@ def draw(table: dict[str, dict[str, Entry]], path: pathlib.Path) -> None:
     """
     shown = measured(table)
     methods = list(table)
-    style = {"font.size": 8, "axes.spines.top": False, "axes.spines.right": False}
-    with matplotlib.rc_context(style):
+    with matplotlib.rc_context(STYLE):
         drawing = figure.Figure(
             figsize=(2 + 1.7 * len(shown), 0.6 + 0.28 * len(methods))
         )
@@ -268,6 +267,11 @@ def draw(table: dict[str, dict[str, Entry]], path: pathlib.Path) -> None:
         drawing.savefig(path, dpi=160)
 
 
+STYLE: dict[Any, Any] = {
+    "font.size": 8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
 OURS, PAPER = "#0072b2", "#d55e00"
 ERRORS = (0.5, 1, 2, 5, 10, 20, 40, 80)  # of the axis, in percent
 
