@@ -250,9 +250,8 @@ def draw(table: dict[str, dict[str, Entry]], path: pathlib.Path) -> None:
             panel.set_xlabel("test accuracy (%)")
             panel.set_xscale("log")
             panel.invert_xaxis()
-            low, high = sorted(panel.get_xlim())
-            shown_errors = [error for error in ERRORS if low <= error <= high]
-            panel.set_xticks(shown_errors, [f"{100 - e:g}" for e in shown_errors])
+            errors = ticks(*sorted(panel.get_xlim()))
+            panel.set_xticks(errors, [f"{100 - error:g}" for error in errors])
             panel.minorticks_off()
             panel.grid(axis="x", color="#e3e6ea")
             panel.set_axisbelow(True)
@@ -274,6 +273,13 @@ STYLE: dict[Any, Any] = {
 }
 OURS, PAPER = "#0072b2", "#d55e00"
 ERRORS = (0.5, 1, 2, 5, 10, 20, 40, 80)  # of the axis, in percent
+FINE_ERRORS = range(5, 100, 5)  # where the axis is short
+
+
+def ticks(low: float, high: float) -> list[float]:
+    """The errors that an axis from ``low`` to ``high`` names."""
+    chosen = ERRORS if high > 4 * low else FINE_ERRORS
+    return [error for error in chosen if low <= error <= high]
 
 
 def draw_entry(panel: Any, place: int, entry: Entry | None) -> None:

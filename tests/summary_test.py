@@ -90,3 +90,8 @@ def test_a_candidate_is_shown_by_validation_and_the_chosen_ones_by_test(tmp_path
 def test_what_was_chosen_for_the_record_was_a_candidate():
     for dataset, chosen in record.CHOSEN.items():
         assert chosen in record.CANDIDATES[dataset]
+
+
+def test_every_axis_of_the_figure_has_ticks():
+    assert summary.ticks(4.8, 81) == [5, 10, 20, 40, 80]
+    assert summary.ticks(44, 51) == [45, 50]
