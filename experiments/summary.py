@@ -141,7 +141,9 @@ def headline_tables() -> str:
 
 def candidate(spec: config.RunSpec) -> str:
     """How a network of the record's search is called."""
-    return f"{method(spec)}, {size(spec)}, dropout {spec.dropout:g}"
+    return (
+        f"{method(spec)}, {size(spec)}, {spec.epochs} epochs, dropout {spec.dropout:g}"
+    )
 
 
 def best_lines(folder: str | pathlib.Path = "record") -> list[list[str]]:
