@@ -26,7 +26,7 @@
   };
 
   const drawChart = (figure, chart) => {
-    const width = 380, height = 230, left = 40, right = 10, top = 10, bottom = 34;
+    const width = 380, height = 230, left = 52, right = 10, top = 10, bottom = 34;
     const points = chart.series.flatMap((series) => series.points);
     const xs = points.map((point) => point[0]), ys = points.map((point) => point[1]);
     if (!points.length) return;
