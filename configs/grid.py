@@ -18,7 +18,6 @@ the input (standard, below 50 %) and gains most from the label in every layer (f
 """
 
 from ffjax import config
-from ffjax.errors import UserError
 
 PATHWAYS = ("standard", "ffcl")
 SMOOTH = ("gelu", "swish")
@@ -188,10 +187,7 @@ SECTIONS = {
 
 def get_config(section=None):
     """The whole grid but for ``quick``, or one section of it."""
-    if section is not None and section not in SECTIONS:
-        raise UserError(
-            f"config section {section!r}: must be one of {', '.join(SECTIONS)}"
-        )
+    config.check_section(section, SECTIONS)
     names = [name for name in SECTIONS if name != "quick"]
     names = names if section is None else [section]
     fields = config.default()

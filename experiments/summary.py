@@ -81,10 +81,10 @@ def name(spec: config.RunSpec) -> str:
     """How a method is called."""
     if spec.trainer == "backprop":
         return "backpropagation, GELU"
-    return method(spec) if is_paper(spec) else "Hinton's Forward-Forward"
+    return describe(spec) if is_paper(spec) else "Hinton's Forward-Forward"
 
 
-def method(spec: config.RunSpec) -> str:
+def describe(spec: config.RunSpec) -> str:
     """Pathway, goodness and activation."""
     parts = paper.label(spec.goodness), paper.parameter_text(vars(spec))
     goodness = " ".join(filter(None, parts))
@@ -141,9 +141,7 @@ def headline_tables() -> str:
 
 def candidate(spec: config.RunSpec) -> str:
     """How a network of the record's search is called."""
-    return (
-        f"{method(spec)}, {size(spec)}, {spec.epochs} epochs, dropout {spec.dropout:g}"
-    )
+    return f"{describe(spec)}, {size(spec)}, {spec.epochs} epochs, dropout {spec.dropout:g}"
 
 
 def best_lines(folder: str | pathlib.Path = "record") -> list[list[str]]:
@@ -153,7 +151,7 @@ def best_lines(folder: str | pathlib.Path = "record") -> list[list[str]]:
         [
             candidate(cell.spec),
             paper.label(cell.spec.dataset),
-            Entry(found.get(cell.id, ()), None).text,
+            entry_of(cell, found).text,
         ]
         for cell in config.expand(record.get_config())
     ]
@@ -165,7 +163,7 @@ def record_tables(folder: str | pathlib.Path = "record") -> str:
     rows: dict[str, dict[str, str]] = {}
     for cell in config.expand(record.get_config("search")):
         row = rows.setdefault(candidate(cell.spec), {})
-        row[cell.spec.dataset] = Entry(found.get(cell.id, ()), None).text
+        row[cell.spec.dataset] = entry_of(cell, found).text
     search = markdown_table(
         ["candidates, validation accuracy in %", *map(paper.label, record.CHOSEN)],
         [

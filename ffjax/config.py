@@ -196,6 +196,18 @@ def product(**axes: Iterable[Any]) -> tuple[dict[str, Any], ...]:
     )
 
 
+def check_section(section: str | None, sections: Iterable[str]) -> None:
+    """Raises UserError unless a config file has the section that is asked for.
+
+    None stands for no section in particular.
+    """
+    names = tuple(sections)
+    if section is not None and section not in names:
+        raise UserError(
+            f"config section {section!r}: must be one of {', '.join(names)}"
+        )
+
+
 def expand(
     config: ml_collections.ConfigDict, overrides: Mapping[str, Any] | None = None
 ) -> list[Cell]:

@@ -12,7 +12,6 @@ at its full size (4x2000).
 
 from configs import hinton as hinton_preset
 from ffjax import config
-from ffjax.errors import UserError
 
 SEEDS = (42, 43, 44)
 
@@ -50,10 +49,7 @@ SECTIONS = {
 
 def get_config(section=None):
     """All sections, or one of them."""
-    if section is not None and section not in SECTIONS:
-        raise UserError(
-            f"config section {section!r}: must be one of {', '.join(SECTIONS)}"
-        )
+    config.check_section(section, SECTIONS)
     fields = config.default()
     fields.num_layers = 2
     fields.width = 500

@@ -8,7 +8,6 @@ shows it all. Sections: compare, sweep.
 """
 
 from ffjax import config
-from ffjax.errors import UserError
 
 OWN = "experiments.own_goodness.norm_ratio:norm_ratio"
 PATHWAYS = ("standard", "ffcl")
@@ -27,10 +26,7 @@ SECTIONS = {
 
 def get_config(section=None):
     """Both sections, or one of them."""
-    if section is not None and section not in SECTIONS:
-        raise UserError(
-            f"config section {section!r}: must be one of {', '.join(SECTIONS)}"
-        )
+    config.check_section(section, SECTIONS)
     fields = config.default()
     fields.dataset = "fashion_mini"
     fields.num_layers = 2

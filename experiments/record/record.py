@@ -10,7 +10,6 @@ the training set. ``final`` trains those chosen on all 60,000, with three seeds.
 """
 
 from ffjax import config
-from ffjax.errors import UserError
 
 # What all candidates share: cross-entropy over all labels, local to each layer.
 SOFTMAX = {
@@ -68,10 +67,7 @@ SECTIONS = {
 
 def get_config(section="final"):
     """One of the sections."""
-    if section not in SECTIONS:
-        raise UserError(
-            f"config section {section!r}: must be one of {', '.join(SECTIONS)}"
-        )
+    config.check_section(section, SECTIONS)
     fields = config.default()
     fields.grid = {section: SECTIONS[section]}
     return fields
