@@ -19,8 +19,8 @@ from experiments.headline import headline
 from experiments.record import record
 from experiments.small import small
 from experiments.sweeps import sweeps
-from ffjax import commandline, config, files, paper, results
-from ffjax.pathway import PATHWAYS
+from ffjax import cli, config, atomic, paper, records
+from ffjax.model.pathway import PATHWAYS
 from ffjax.report.export import markdown_table
 
 FOLDER = pathlib.Path(__file__).parent
@@ -50,7 +50,7 @@ def accuracies(
 ) -> dict[str, tuple[float, ...]]:
     """Cell -> the accuracies of its seeds, of an experiment's records."""
     found: dict[str, tuple[float, ...]] = {}
-    records, _ = results.read_all(FOLDER / folder)
+    records, _ = records.read_all(FOLDER / folder)
     for one in sorted(records, key=lambda one: one["seed"]):
         found[one["cell"]] = (*found.get(one["cell"], ()), one[field])
     return found
@@ -313,10 +313,10 @@ def main() -> int:
     draw(gather(), FOLDER / "summary.png")
     for page, make in PAGES.items():
         table = make()
-        files.write_text(page, insert(page.read_text(encoding="utf-8"), table))
+        atomic.write_text(page, insert(page.read_text(encoding="utf-8"), table))
         print(f"{page.relative_to(FOLDER.parent)}\n\n{table}\n")
     return 0
 
 
 if __name__ == "__main__":
-    commandline.run(main, lambda argv: None)
+    cli.run(main, lambda argv: None)

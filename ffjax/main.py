@@ -9,7 +9,8 @@ import sys
 from absl import flags, logging
 from ml_collections import config_flags
 
-from ffjax import cluster, commandline, config, cost, machine, plan, runner
+from ffjax.runs import ray_cluster, cost, machine, order, run
+from ffjax import cli, config
 
 _DEMO = pathlib.Path(__file__).with_name("demo.py")
 
@@ -19,7 +20,7 @@ def define_flags(argv: list[str]) -> None:
     flags.DEFINE_string("workdir", "", "Folder for results [runs/NAME OF THE CONFIG].")
     flags.DEFINE_bool("list", False, "Print the cells' ids and run nothing.")
     flags.DEFINE_string("shard", "", "i/n: the i-th of n parts, for as many machines.")
-    cluster.define_flags()
+    ray_cluster.define_flags()
     config_flags.DEFINE_config_file(
         "config",
         str(_DEMO),
@@ -36,24 +37,24 @@ def main() -> int:
     if not values["verbosity"].present:
         logging.set_verbosity(logging.WARNING)
     overrides = config_flags.get_override_values(flag)
-    plain = commandline.load_config(config_flags.get_config_filename(flag))
+    plain = cli.load_config(config_flags.get_config_filename(flag))
     cells = config.expand(plain, overrides)
     if values.shard:
-        cells = plan.shard(cells, *plan.parse_shard(values.shard))
+        cells = order.shard(cells, *order.parse_shard(values.shard))
     if values.list or not cells:
         print(*[cell.id for cell in cells], cost.describe(cells), sep="\n")
         return 0
     path, _, section = config_flags.get_config_filename(flag).partition(":")
     name = "-".join(filter(None, (pathlib.Path(path).stem, section)))
     machine.use_compilation_cache()
-    return runner.run(
+    return run.run(
         cells,
         values.workdir or f"runs/{name}",
-        runner.How.of(values.config, cluster.from_flags()),
+        run.How.of(values.config, ray_cluster.from_flags()),
         arguments=sys.argv[1:],
         is_grid=bool(plain.get("grid")),
     )
 
 
 if __name__ == "__main__":
-    commandline.run(main, define_flags)
+    cli.run(main, define_flags)

@@ -14,7 +14,10 @@ import numpy as np
 import safetensors
 from safetensors import numpy as safetensors_numpy
 
-from ffjax import config, evaluate, files, goodness, params, pathway, train
+from ffjax import config, atomic, goodness
+from ffjax.model import evaluate, pathway
+from ffjax.config import goodness_params
+from ffjax.training import program
 from ffjax.errors import UserError
 
 _FORMAT = "ffjax-network-1"
@@ -33,7 +36,7 @@ class Network:
     """
 
     arch: pathway.Architecture
-    layers: tuple[train.TrainedLayer, ...]
+    layers: tuple[program.TrainedLayer, ...]
     image_shape: tuple[int, ...]
     mean: tuple[float, ...]
     std: tuple[float, ...]
@@ -81,7 +84,7 @@ class Network:
         for index, layer in enumerate(self.layers):
             tensors.update(layer_tensors(layer, prefix=f"layer{index}."))
         content = safetensors_numpy.save(tensors, metadata)
-        files.write_bytes(pathlib.Path(path), content)
+        atomic.write_bytes(pathlib.Path(path), content)
 
 
 def fit(
@@ -114,7 +117,7 @@ def fit(
     ensemble: str = "all",
     num_classes: int | None = None,
     seed: int = 42,
-    on_epochs: train.OnEpochs | None = None,
+    on_epochs: program.OnEpochs | None = None,
 ) -> Network:
     """Trains a network on your own arrays.
 
@@ -166,7 +169,7 @@ def fit(
         k_fraction=k_fraction,
         alpha=alpha,
         p=p,
-        goodness_params=params.render(goodness_params or {}),
+        goodness_params=goodness_params.render(goodness_params or {}),
         num_layers=num_layers,
         width=width,
         epochs=epochs,
@@ -188,7 +191,7 @@ def fit(
     config.check_seed(seed)
     mean, std = _statistics(images)
     arch = spec.architecture(classes)
-    layers = train.train_network(
+    layers = program.train_network(
         arch,
         jax.random.key(seed),
         _normalise(images, mean, std),
@@ -258,7 +261,7 @@ def _check_layers(arch, layers, tensors, num_inputs: int) -> None:
     for index, layer in enumerate(layers):
         fresh = jax.eval_shape(
             lambda key, index=index, width=width: (
-                train.init_layer(arch, index, key, width).params
+                program.init_layer(arch, index, key, width).params
             ),
             jax.random.key(0),
         )
@@ -273,7 +276,7 @@ def _check_layers(arch, layers, tensors, num_inputs: int) -> None:
         raise ValueError("it holds more than its layers")
 
 
-def layer_tensors(layer: train.TrainedLayer, prefix: str = "") -> dict[str, np.ndarray]:
+def layer_tensors(layer: program.TrainedLayer, prefix: str = "") -> dict[str, np.ndarray]:
     """A trained layer as named arrays, for a file."""
     tensors = {f"{prefix}{name}": np.asarray(v) for name, v in layer.params.items()}
     tensors[f"{prefix}losses"] = layer.losses
@@ -282,7 +285,7 @@ def layer_tensors(layer: train.TrainedLayer, prefix: str = "") -> dict[str, np.n
     return tensors
 
 
-def layer_from_tensors(tensors: dict[str, Any], prefix: str = "") -> train.TrainedLayer:
+def layer_from_tensors(tensors: dict[str, Any], prefix: str = "") -> program.TrainedLayer:
     """The inverse of ``layer_tensors``."""
     values = {
         name.removeprefix(prefix): array
@@ -291,9 +294,9 @@ def layer_from_tensors(tensors: dict[str, Any], prefix: str = "") -> train.Train
     }
     losses = values.pop("losses")
     state = values.pop("goodness_state", None)
-    params = {name: jnp.asarray(array) for name, array in values.items()}
-    return train.TrainedLayer(
-        params, () if state is None else jnp.asarray(state), losses
+    goodness_params = {name: jnp.asarray(array) for name, array in values.items()}
+    return program.TrainedLayer(
+        goodness_params, () if state is None else jnp.asarray(state), losses
     )
 
 

@@ -4,7 +4,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ffjax import backprop, config, data, evaluate, machine, results, train, trial
+from ffjax.training import backprop, program
+from ffjax import config, data, records
+from ffjax.model import evaluate
+from ffjax.runs import machine, attempt
 
 NETWORK = backprop.Network((16, 12), "gelu", False, 4)
 
@@ -26,7 +29,7 @@ def test_it_learns_the_toy_problem(toy):
 
 def test_every_layer_gets_a_gradient_of_the_cross_entropy(toy):
     images, labels = (part[:20] for part in toy)
-    state = backprop.init(NETWORK, jax.random.key(1), 12, train.PAPER_OPTIMIZER)
+    state = backprop.init(NETWORK, jax.random.key(1), 12, program.PAPER_OPTIMIZER)
     before = jax.tree.map(np.asarray, state.params)
     logits = backprop.score_images(NETWORK, state.params, jnp.asarray(images))[:, 0]
     chances = np.asarray(jax.nn.softmax(logits))[np.arange(20), labels]
@@ -60,10 +63,10 @@ def test_a_run_has_a_whole_record(tmp_path):
         trainer="backprop", num_layers=2, width=16, epochs=2, batch_size=50
     )
     dataset = data.load("fashion_mini", train_limit=100, test_limit=50)
-    found = trial.train_and_evaluate([(spec, 0)], dataset, machine.here())[0]
+    found = attempt.train_and_evaluate([(spec, 0)], dataset, machine.here())[0]
     record = {"cell": "c", "spec": vars(spec), "seed": 0, **found}
     record |= {"device": "cpu", "versions": {}, "commit": None}
-    assert results.read(results.write(tmp_path, record))["status"] == "ok"
+    assert records.read(records.write(tmp_path, record))["status"] == "ok"
     assert found["accuracy_layers"] == [None, None]
     assert found["accuracy_concat"] is None
     assert np.shape(found["losses"]) == (1, 2)

@@ -16,12 +16,12 @@ import official_files
 import pytest
 
 from ffjax import data
-from ffjax.data import cache, catalog, prepared, raw
+from ffjax.data import cache, catalog, tfds, official
 from ffjax.errors import UserError
 
 pytestmark = [
     pytest.mark.skipif(
-        not prepared.has_tensorflow(), reason="preparing through TFDS needs TensorFlow"
+        not tfds.has_tensorflow(), reason="preparing through TFDS needs TensorFlow"
     ),
     # TensorFlow and what it brings along are not ours to keep free of warnings.
     pytest.mark.filterwarnings("ignore"),
@@ -46,7 +46,7 @@ def assert_same(left: data.Dataset, right: data.Dataset) -> None:
 
 
 def real(name: str, folder: pathlib.Path = official_files.SHARED) -> str:
-    if raw.find(name, folder / name) is None:
+    if official.find(name, folder / name) is None:
         pytest.skip(f"the official files are not in {folder / name}")
     return str(folder / name)
 
@@ -70,18 +70,18 @@ def test_our_builders_prepare_what_the_files_hold(name, tmp_path, monkeypatch):
     monkeypatch.setitem(data.DATASETS, name, definition)
     infos = tfds.builder_cls(name).url_infos
     assert [info.filename for info in infos.values()] == [
-        path.name for path in raw.find(name, tmp_path / "raw" / name).paths
+        path.name for path in official.find(name, tmp_path / "raw" / name).paths
     ]
     # The checksums are those of the real files, so ours are refused first.
     manual_dir = str(tmp_path / "raw" / name)
     error = tfds.download.download_manager.NonMatchingChecksumError
     with pytest.raises(error):
-        prepared.prepare(name, tmp_path / "wrong", manual_dir=manual_dir)
+        tfds.prepare(name, tmp_path / "wrong", manual_dir=manual_dir)
     for info in infos.values():
         path = tmp_path / "raw" / name / info.filename
-        monkeypatch.setattr(info, "checksum", raw.checksum(path))
+        monkeypatch.setattr(info, "checksum", official.checksum(path))
         monkeypatch.setattr(info, "size", tfds.core.units.Size(path.stat().st_size))
-    prepared.prepare(name, tmp_path / "tfds", manual_dir=manual_dir)
+    tfds.prepare(name, tmp_path / "tfds", manual_dir=manual_dir)
     from_tfds = data.load(name, data_dir=str(tmp_path / "tfds"))
     from_files = data.load(name, data_dir=str(tmp_path / "raw"))
     assert from_tfds.source["kind"] == "tfds"
@@ -110,14 +110,14 @@ def test_our_builders_prepare_what_the_files_hold(name, tmp_path, monkeypatch):
 def test_the_checksums_of_usps_are_those_of_the_real_files():
     folder = pathlib.Path(real("usps"))
     for file in catalog.DOWNLOADS["usps"]:
-        assert raw.checksum(folder / file.name) == file.sha256
+        assert official.checksum(folder / file.name) == file.sha256
         assert (folder / file.name).stat().st_size == file.size
 
 
 @slow
 @pytest.mark.parametrize("name", ["usps", "mnist", "fashion_mnist"])
 def test_real_files_give_the_same_arrays_through_tfds(name, tmp_path):
-    prepared.prepare(name, tmp_path, manual_dir=real(name))
+    tfds.prepare(name, tmp_path, manual_dir=real(name))
     from_tfds = data.load(name, data_dir=str(tmp_path))
     assert from_tfds.source["kind"] == "tfds"
     assert from_tfds.source["verified"]
@@ -139,9 +139,9 @@ def test_cifar10_gives_the_same_arrays_through_tfds(tmp_path, monkeypatch):
         entry.size = len(names)
         tar.addfile(entry, io.BytesIO(names))
     (info,) = tfds.builder_cls("cifar10").url_infos.values()
-    monkeypatch.setattr(info, "checksum", raw.checksum(archive))
+    monkeypatch.setattr(info, "checksum", official.checksum(archive))
     monkeypatch.setattr(info, "size", tfds.core.units.Size(archive.stat().st_size))
-    prepared.prepare("cifar10", tmp_path, manual_dir=str(tmp_path))
+    tfds.prepare("cifar10", tmp_path, manual_dir=str(tmp_path))
     from_tfds = data.load("cifar10", data_dir=str(tmp_path))
     assert from_tfds.source["kind"] == "tfds"
     assert from_tfds.source["verified"]
@@ -164,5 +164,5 @@ def test_the_trap_of_one_download_folder_is_seen(tmp_path):
         data.load("mnist", data_dir=str(tmp_path))
     # With a folder for each, which prepare sees to, both are right.
     shutil.rmtree(tmp_path / "mnist")
-    prepared.prepare("mnist", tmp_path, manual_dir=real("mnist"))
+    tfds.prepare("mnist", tmp_path, manual_dir=real("mnist"))
     assert data.load("mnist", data_dir=str(tmp_path)).source["verified"]

@@ -3,7 +3,8 @@ import re
 import numpy as np
 import pytest
 
-from ffjax import config, cost
+from ffjax import config
+from ffjax.runs import cost
 
 
 def _flops(**fields):

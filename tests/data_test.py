@@ -12,7 +12,7 @@ import pytest
 from absl import logging
 
 from ffjax import data
-from ffjax.data import cache, catalog, prepared, raw
+from ffjax.data import cache, catalog, tfds, official
 from ffjax.errors import UserError
 
 ARRAYS = ("train_images", "train_labels", "test_images", "test_labels")
@@ -342,7 +342,7 @@ def test_an_npz_that_is_cut_or_an_array(tmp_path):
 def shrink(monkeypatch):
     """Takes a small dataset for the official one, its checksums included."""
 
-    def apply(name: str) -> raw.Arrays:
+    def apply(name: str) -> official.Arrays:
         shape, classes, _ = official_files.FORMATS[name]
         arrays = official_files.make(
             shape, classes, train=3 * classes, test=2 * classes
@@ -433,7 +433,7 @@ def test_the_checksum_of_libsvm_files_is_checked(shrink, tmp_path, monkeypatch):
     monkeypatch.setitem(catalog.PUBLISHED, "usps", published)
     assert published["usps.t.bz2"] in refusal("usps", data_dir=str(tmp_path))
     for file in ("usps.bz2", "usps.t.bz2"):
-        published[file] = raw.checksum(tmp_path / "usps" / file, "md5")
+        published[file] = official.checksum(tmp_path / "usps" / file, "md5")
     assert data.load("usps", data_dir=str(tmp_path)).source["verified"]
 
 
@@ -493,7 +493,7 @@ def test_the_second_load_decodes_nothing(usps, monkeypatch, cache_folder):
     first = usps()
     (path,) = cache_files(cache_folder)
     assert path.name.startswith("usps-")
-    monkeypatch.setattr(raw, "read", None)
+    monkeypatch.setattr(official, "read", None)
     second = usps()
     assert_same(first, second)
     assert first.source == second.source
@@ -569,7 +569,7 @@ def test_a_full_disk_leaves_nothing_behind(moment, usps, cache_folder, monkeypat
     with monkeypatch.context() as context:
         context.setattr(f"os.{moment}", fail)
         with pytest.raises(UserError, match="No space left on device"):
-            cache.write(before[0].stem, raw.Arrays(*[np.zeros(3)] * 4), {})
+            cache.write(before[0].stem, official.Arrays(*[np.zeros(3)] * 4), {})
     assert cache_files(cache_folder) == before
     assert before[0].read_bytes() == content, "the cache stays valid"
 
@@ -604,11 +604,11 @@ def test_where_the_cache_is(monkeypatch):
 
 @pytest.mark.parametrize("name", official_files.FORMATS)
 def test_without_tensorflow_the_error_says_what_to_do(name, tmp_path, monkeypatch):
-    monkeypatch.setattr(prepared, "has_tensorflow", lambda: False)
+    monkeypatch.setattr(tfds, "has_tensorflow", lambda: False)
     message = refusal(name, data_dir=str(tmp_path))
     assert "pip install 'ffjax[tfds]'" in message
     assert f"into {tmp_path / name}" in message
-    for names in raw.LAYOUTS[name][0].files:
+    for names in official.LAYOUTS[name][0].files:
         assert names[0] in message
     assert list(tmp_path.iterdir()) == []
 
@@ -617,15 +617,15 @@ def test_without_a_network_the_error_lists_the_files(tmp_path, monkeypatch):
     def fail(*args, **kwargs):
         raise OSError("cannot reach example.org")
 
-    monkeypatch.setattr(prepared, "has_tensorflow", lambda: True)
-    monkeypatch.setattr(prepared, "prepare", fail)
+    monkeypatch.setattr(tfds, "has_tensorflow", lambda: True)
+    monkeypatch.setattr(tfds, "prepare", fail)
     message = refusal("svhn", data_dir=str(tmp_path))
     for part in ("train_32x32.mat", "test_32x32.mat", str(tmp_path / "svhn"), "reach"):
         assert part in message
 
 
 def test_only_the_missing_files_are_asked_for(tmp_path, monkeypatch):
-    monkeypatch.setattr(prepared, "has_tensorflow", lambda: False)
+    monkeypatch.setattr(tfds, "has_tensorflow", lambda: False)
     (tmp_path / "svhn").mkdir()
     (tmp_path / "svhn" / "train_32x32.mat").write_bytes(b"")
     message = refusal("svhn", data_dir=str(tmp_path))

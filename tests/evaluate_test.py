@@ -6,7 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ffjax import evaluate, goodness, norm, pathway, train
+from ffjax.model import evaluate, normalise, pathway
+from ffjax import goodness
+from ffjax.training import program
 
 
 def untrained(name, function, widths=(16, 12), num_classes=4):
@@ -17,7 +19,7 @@ def untrained(name, function, widths=(16, 12), num_classes=4):
     params, states = [], []
     for index, width in enumerate(widths):
         key = jax.random.key(index)
-        layer = train.init_layer(arch, index, key, inputs)
+        layer = program.init_layer(arch, index, key, inputs)
         params.append(layer.params)
         states.append(layer.goodness_state)
         inputs = width
@@ -37,7 +39,7 @@ def score_by_loop(arch, params, states, images):
                 )
                 scores[n, index, label] = arch.goodness(measured, states[index])
                 parts.append(measured)
-                x = norm.l2_normalise(features)
+                x = normalise.l2_normalise(features)
             whole = jnp.concatenate(parts)
             scores[n, -1, label] = arch.goodness(whole, arch.goodness.combine(states))
     return scores

@@ -4,7 +4,9 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from ffjax import backprop, evaluate, goodness, layer, objective, pathway, train
+from ffjax.training import backprop, objective, program
+from ffjax.model import evaluate, layer, pathway
+from ffjax import goodness
 
 NUM, INPUTS, WIDTH, CLASSES = 50, 12, 16, 4
 
@@ -19,9 +21,9 @@ def abstract(tree):
     return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), tree)
 
 
-def state_of(arch, index, inputs, optimizer=train.PAPER_OPTIMIZER):
+def state_of(arch, index, inputs, optimizer=program.PAPER_OPTIMIZER):
     return jax.eval_shape(
-        lambda key: train.init_layer(arch, index, key, inputs, optimizer),
+        lambda key: program.init_layer(arch, index, key, inputs, optimizer),
         jax.random.key(0),
     )
 
@@ -41,14 +43,14 @@ def lower_training(arch, index, inputs, lower=(), **static):
     width = WIDTH if index else first_inputs(arch)
     number = jnp.float32(1)
     lower_for_cuda(
-        train.train_epochs,
-        state_of(arch, index, width, static.get("optimizer", train.PAPER_OPTIMIZER)),
+        program.train_epochs,
+        state_of(arch, index, width, static.get("optimizer", program.PAPER_OPTIMIZER)),
         jnp.zeros(3),
         jax.random.key(0),
         inputs,
         jnp.zeros(NUM, jnp.int32),
         lower,
-        train.Hyper(number, number),
+        program.Hyper(number, number),
         jnp.int32(0),
         jnp.int32(1),
         arch=arch,
@@ -91,7 +93,7 @@ def test_training_with_every_objective_and_schedule(name, negatives, loss):
         1,
         jnp.zeros(inputs),
         objective=objective.Objective(negatives, loss, 2.0, peer_normalisation=0.1),
-        optimizer=train.Optimizer("cosine", weight_decay=0.1),
+        optimizer=program.Optimizer("cosine", weight_decay=0.1),
     )
 
 
@@ -112,7 +114,7 @@ def test_evaluation_and_the_step_between_layers(name, function):
 
 def test_backpropagation():
     network = backprop.Network((WIDTH,) * 2, "gelu", True, CLASSES)
-    optimizer = train.Optimizer("half_linear", weight_decay=0.1)
+    optimizer = program.Optimizer("half_linear", weight_decay=0.1)
     state = jax.eval_shape(
         lambda key: backprop.init(network, key, INPUTS, optimizer), jax.random.key(0)
     )

@@ -11,7 +11,9 @@ import jax
 import numpy as np
 import pytest
 
-from ffjax import evaluate, goodness, group, pathway, train
+from ffjax.model import evaluate, pathway
+from ffjax import goodness
+from ffjax.training import networks, program
 
 SETTINGS = {"epochs": 4, "batch_size": 20}
 
@@ -31,7 +33,7 @@ def _architecture(name="ffcl", function="burstiness", **changes):
 
 def _member(seed=0, learning_rate=3e-3, threshold=2.0, norm_gate=False, trained=()):
     key = jax.random.key(seed)
-    return group.Member(key, learning_rate, threshold, norm_gate, trained)
+    return networks.Member(key, learning_rate, threshold, norm_gate, trained)
 
 
 DIFFERENT = [
@@ -44,11 +46,11 @@ DIFFERENT = [
 def _train(toy, arch, members, devices=None, **changes):
     devices = devices or jax.local_devices()[:1]
     settings = {**SETTINGS, **changes}
-    return group.train_networks(arch, members, *toy, devices=devices, **settings)
+    return networks.train_networks(arch, members, *toy, devices=devices, **settings)
 
 
 def _train_alone(toy, arch, member, **changes):
-    return train.train_network(
+    return program.train_network(
         dataclasses.replace(arch, norm_gate=member.norm_gate),
         member.key,
         *toy,
@@ -75,7 +77,7 @@ def test_each_member_is_as_if_trained_alone(toy, name, function, budget):
     found = _train(toy, arch, DIFFERENT, memory_budget=budget)
     images = np.asarray(toy[0])
     devices = jax.local_devices()[:1]
-    scores = group.score_images(arch, DIFFERENT, found, images, devices)
+    scores = networks.score_images(arch, DIFFERENT, found, images, devices)
     for member, layers, judged in zip(DIFFERENT, found, scores, strict=True):
         _check_close(layers, _train_alone(toy, arch, member, memory_budget=budget))
         own = dataclasses.replace(arch, norm_gate=member.norm_gate)
@@ -116,7 +118,7 @@ def test_a_member_that_diverges_leaves_the_others_alone(toy):
     for position in (0, 2):
         _check_close(found[position], _train_alone(toy, arch, members[position]))
     devices = jax.local_devices()[:1]
-    scores = group.score_images(arch, members, found, toy[0], devices)
+    scores = networks.score_images(arch, members, found, toy[0], devices)
     assert [part.shape[1] for part in scores] == [3, 2, 3]
 
 
@@ -148,7 +150,7 @@ def _check_devices(toy, sizes):
     assert len(devices) == 8
     arch = _architecture("standard", "softmax_energy_margin")
     used = []
-    run_epochs = train.run_epochs
+    run_epochs = program.run_epochs
 
     def look(program, state, losses, report):
         used.append([(shard.device, shard.data.shape) for shard in _shards(losses)])
@@ -159,14 +161,14 @@ def _check_devices(toy, sizes):
             assert len(_shards(leaf)) == len(used[-1])
         return state, losses_done
 
-    train.run_epochs = look
+    program.run_epochs = look
     for size, (num_devices, num_local) in sizes.items():
         members = [_member(seed, norm_gate=seed % 2 == 1) for seed in range(size)]
         used.clear()
         found = _train(toy, arch, members, devices)
         assert len(found) == size
-        scores = group.score_images(arch, members, found, toy[0], devices)
-        expected = group.score_images(arch, members, found, toy[0], devices[:1])
+        scores = networks.score_images(arch, members, found, toy[0], devices)
+        expected = networks.score_images(arch, members, found, toy[0], devices[:1])
         for one, other in zip(scores, expected, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
         for shards in used:

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 import scipy.special
 
-from ffjax import goodness, layer, norm, pathway
+from ffjax import goodness
+from ffjax.model import layer, normalise, pathway
 
 CLASSES = 3
 
@@ -131,10 +132,10 @@ def test_encoded_images_have_unit_norm(rng, name):
 
 def test_normalisations_at_zero_and_large_constants():
     zero = jnp.zeros((2, 5))
-    for function in (norm.l2_normalise, norm.layer_norm):
+    for function in (normalise.l2_normalise, normalise.layer_norm):
         np.testing.assert_array_equal(function(zero), zero)
         chex.assert_tree_all_finite(jax.grad(lambda x, f=function: f(x).sum())(zero))
-    np.testing.assert_array_equal(norm.centre(jnp.full((2, 999), 1e6 / 3)), 0)
+    np.testing.assert_array_equal(normalise.centre(jnp.full((2, 999), 1e6 / 3)), 0)
 
 
 @pytest.mark.parametrize("name", pathway.PATHWAYS)
@@ -162,7 +163,7 @@ def test_advance_gives_the_next_inputs_of_every_example(rng, name, monkeypatch):
     found = pathway.advance(arch, 0, params, x)
     for label in range(CLASSES):
         features, _ = pathway.run_layer(arch, 0, params, x, jnp.full(7, label))
-        expected = norm.l2_normalise(features)
+        expected = normalise.l2_normalise(features)
         one = found[:, label] if name == "standard" else found
         np.testing.assert_allclose(one, expected, atol=1e-6)
     assert found.nbytes == pathway.stored_bytes(arch, 1, 7)

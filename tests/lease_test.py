@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from ffjax import lease
+from ffjax.runs import locks
 
 _HOLD = """
 import sys, time
@@ -41,7 +41,7 @@ def _foreign(folder, name="run.1", age=0.0, content=None):
 
 
 def test_one_of_two_gets_a_claim_and_the_other_after_release(tmp_path):
-    with lease.Claims(tmp_path) as first, lease.Claims(tmp_path) as second:
+    with locks.Claims(tmp_path) as first, locks.Claims(tmp_path) as second:
         assert first.acquire("run")
         assert not second.acquire("run")
         assert second.acquire("run2")
@@ -52,7 +52,7 @@ def test_one_of_two_gets_a_claim_and_the_other_after_release(tmp_path):
 
 
 def test_names_that_begin_alike_are_different(tmp_path):
-    with lease.Claims(tmp_path) as claims:
+    with locks.Claims(tmp_path) as claims:
         assert claims.acquire("run.1")
         assert claims.acquire("run")
 
@@ -62,7 +62,7 @@ def test_many_threads_one_winner(tmp_path):
     for attempt in range(10):
         folder = tmp_path / str(attempt)
         _foreign(folder, age=1000)
-        rivals = [lease.Claims(folder) for _ in range(8)]
+        rivals = [locks.Claims(folder) for _ in range(8)]
         barrier, wins = threading.Barrier(len(rivals)), []
 
         def try_it(claims, barrier=barrier, wins=wins):
@@ -81,7 +81,7 @@ def test_many_threads_one_winner(tmp_path):
 
 def test_the_claim_of_a_killed_process_is_taken_at_once(tmp_path):
     process = _holder(tmp_path, 1000)
-    with lease.Claims(tmp_path, lease=1000) as claims:
+    with locks.Claims(tmp_path, lease=1000) as claims:
         assert not claims.acquire("run")
         assert f"process {process.pid} on " in claims.owner("run")
         process.kill()  # not waited for: a zombie is dead, too
@@ -100,7 +100,7 @@ def test_a_live_process_keeps_its_claim_beyond_the_lease(tmp_path):
         path = tmp_path / "run.1"
         owner = json.loads(path.read_text())
         path.write_text(json.dumps({**owner, "system": "another"}))
-        with lease.Claims(tmp_path, lease=0.6) as claims:
+        with locks.Claims(tmp_path, lease=0.6) as claims:
             for _ in range(15):
                 assert not claims.acquire("run")
                 time.sleep(0.1)
@@ -111,12 +111,12 @@ def test_a_live_process_keeps_its_claim_beyond_the_lease(tmp_path):
 
 
 def test_a_reused_process_number_is_not_the_owner(tmp_path):
-    with lease.Claims(tmp_path) as claims:
+    with locks.Claims(tmp_path) as claims:
         assert claims.acquire("run")
         path = tmp_path / "run.1"
         owner = json.loads(path.read_text())
         path.write_text(json.dumps({**owner, "started": "1"}))
-        with lease.Claims(tmp_path) as other:
+        with locks.Claims(tmp_path) as other:
             assert other.acquire("run")
             assert not claims.is_held("run")
         assert not path.exists()
@@ -138,14 +138,14 @@ def test_the_claim_of_another_machine_lasts_for_a_lease(
     tmp_path, age, content, expected
 ):
     _foreign(tmp_path, age=age, content=content)
-    with lease.Claims(tmp_path, lease=100) as claims:
+    with locks.Claims(tmp_path, lease=100) as claims:
         assert claims.acquire("run") == expected
 
 
 def test_a_live_older_generation_wins_over_a_late_taker(tmp_path):
     _foreign(tmp_path, "run.1", age=5)
     _foreign(tmp_path, "run.2", age=1000)
-    with lease.Claims(tmp_path, lease=100) as claims:
+    with locks.Claims(tmp_path, lease=100) as claims:
         assert not claims.acquire("run")
 
 
@@ -153,6 +153,6 @@ def test_clearing_leaves_what_lives_and_what_is_no_claim(tmp_path):
     _foreign(tmp_path, "dead.1", age=1000)
     _foreign(tmp_path, "alive.1")
     (tmp_path / "notes.txt").write_text("mine")
-    with lease.Claims(tmp_path, lease=100) as claims:
+    with locks.Claims(tmp_path, lease=100) as claims:
         claims.clear_void()
     assert {path.name for path in tmp_path.iterdir()} == {"alive.1", "notes.txt"}

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from scipy import special
 
-from ffjax import goodness, objective, pathway, train
+from ffjax import goodness
+from ffjax.training import objective, program
+from ffjax.model import pathway
 
 CLASSES, BATCH = 4, 6
 
@@ -23,7 +25,7 @@ def architecture(name="ffcl", widths=(16, 12)):
 def train_toy(toy, arch, **changes):
     settings = {"epochs": 6, "batch_size": 20, "learning_rate": 3e-3, "threshold": 2.0}
     settings |= changes
-    return train.train_network(arch, jax.random.key(0), *toy, **settings)
+    return program.train_network(arch, jax.random.key(0), *toy, **settings)
 
 
 def softplus(x):
@@ -110,8 +112,8 @@ def test_negatives(rng):
 def fresh_layer(arch, index, width):
     """A layer as train_network starts it from seed 0."""
     init_key, _ = jax.random.split(jax.random.fold_in(jax.random.key(0), index))
-    params = train.init_layer(arch, index, init_key, width).params
-    return train.TrainedLayer(params, (), np.zeros(1))
+    params = program.init_layer(arch, index, init_key, width).params
+    return program.TrainedLayer(params, (), np.zeros(1))
 
 
 @pytest.mark.parametrize(
@@ -180,14 +182,14 @@ def test_no_objective_reaches_the_layers_below(toy, name, choice):
     images, labels = (jnp.asarray(part[:20]) for part in toy)
     x = pathway.encode(arch, images)
     keys = jax.random.split(jax.random.key(3))
-    lower = train.init_layer(arch, 0, keys[0], x.shape[-1]).params
-    upper = train.init_layer(arch, 1, keys[1], 16).params
+    lower = program.init_layer(arch, 0, keys[0], x.shape[-1]).params
+    upper = program.init_layer(arch, 1, keys[1], 16).params
     candidates = jnp.concatenate(
         [labels[None], objective.wrong_labels(labels, CLASSES)]
     )
 
     def loss(lower, params):
-        return train.layer_loss(
+        return program.layer_loss(
             params,
             (),
             pathway.propagate(arch, [lower], x, candidates),
@@ -246,7 +248,7 @@ def test_dropout_keeps_the_label(toy, monkeypatch):
         objective=objective.Objective(dropout=0.31),
         epochs=1,
     )
-    fresh = train.init_layer(
+    fresh = program.init_layer(
         architecture("standard", widths=(16,)),
         0,
         jax.random.split(jax.random.fold_in(jax.random.key(0), 0))[0],
@@ -260,14 +262,14 @@ def test_one_program_a_layer(toy):
     hard = objective.Objective(negatives="hard", scale=1.5)
     arch = architecture(widths=(16,))
     train_toy(toy, arch, objective=hard)
-    count = train.train_epochs._cache_size()
+    count = program.train_epochs._cache_size()
     train_toy(toy, arch, objective=hard, learning_rate=1e-4, threshold=1.0)
-    assert train.train_epochs._cache_size() == count
+    assert program.train_epochs._cache_size() == count
 
 
 def rates(schedule, num_steps):
     """The step of each update: plain gradient descent shows the learning rate."""
-    rate = train.SCHEDULES[schedule](jnp.float32(0.5), num_steps)
+    rate = program.SCHEDULES[schedule](jnp.float32(0.5), num_steps)
     return [float(rate(step) if callable(rate) else rate) for step in range(num_steps)]
 
 
@@ -280,7 +282,7 @@ def test_schedules():
 
 
 def test_any_span_of_epochs_gives_the_same_result_with_a_schedule(toy):
-    options = {"optimizer": train.Optimizer("cosine", weight_decay=0.01)}
+    options = {"optimizer": program.Optimizer("cosine", weight_decay=0.01)}
     whole = train_toy(toy, architecture(widths=(16,)), **options)
     parts = train_toy(
         toy, architecture(widths=(16,)), **options, on_epochs=lambda *_: None
@@ -290,7 +292,7 @@ def test_any_span_of_epochs_gives_the_same_result_with_a_schedule(toy):
 
 def test_weight_decay_shrinks_weights_but_not_biases():
     params = {"kernel": jnp.ones((2, 3)), "bias": jnp.ones(3)}
-    tx = train.Optimizer(weight_decay=0.1).make(0.5, 1)
+    tx = program.Optimizer(weight_decay=0.1).make(0.5, 1)
     still = jax.tree.map(jnp.zeros_like, params)
     updates, _ = tx.update(still, tx.init(params), params)
     np.testing.assert_allclose(updates["kernel"], -0.05, rtol=1e-6)

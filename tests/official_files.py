@@ -12,7 +12,7 @@ import zipfile
 import numpy as np
 import scipy.io
 
-from ffjax.data import raw
+from ffjax.data import official
 
 SHARED = pathlib.Path(__file__).parents[2] / "shared" / "data"
 
@@ -25,7 +25,7 @@ def make(shape: tuple[int, ...], classes: int, train: int, test: int, seed: int 
         images = rng.integers(0, 256, (count, *shape), np.uint8)
         return images, (np.arange(count) % classes).astype(np.uint8)
 
-    return raw.Arrays(*split(train), *split(test))
+    return official.Arrays(*split(train), *split(test))
 
 
 def idx(array: np.ndarray) -> bytes:
@@ -33,17 +33,17 @@ def idx(array: np.ndarray) -> bytes:
     return struct.pack(">I", 0x0800 + array.ndim) + shape + array.tobytes()
 
 
-def write_idx(folder: pathlib.Path, arrays: raw.Arrays, *, packed: bool = True) -> None:
+def write_idx(folder: pathlib.Path, arrays: official.Arrays, *, packed: bool = True) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    for names, array in zip(raw.LAYOUTS["mnist"][0].files, arrays, strict=True):
+    for names, array in zip(official.LAYOUTS["mnist"][0].files, arrays, strict=True):
         if packed:
             (folder / names[0]).write_bytes(gzip.compress(idx(array), 1))
         else:
             (folder / names[1]).write_bytes(idx(array))
 
 
-def _emnist_members(arrays: raw.Arrays) -> dict[str, bytes]:
-    files = (names[0] for names in raw.LAYOUTS["emnist_letters"][0].files)
+def _emnist_members(arrays: official.Arrays) -> dict[str, bytes]:
+    files = (names[0] for names in official.LAYOUTS["emnist_letters"][0].files)
     stored = (
         np.ascontiguousarray(array.swapaxes(1, 2)) if array.ndim == 3 else array + 1
         for array in arrays
@@ -54,13 +54,13 @@ def _emnist_members(arrays: raw.Arrays) -> dict[str, bytes]:
     }
 
 
-def write_emnist(folder: pathlib.Path, arrays: raw.Arrays) -> None:
+def write_emnist(folder: pathlib.Path, arrays: official.Arrays) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for file, content in _emnist_members(arrays).items():
         (folder / file).write_bytes(content)
 
 
-def write_emnist_zip(folder: pathlib.Path, arrays: raw.Arrays) -> None:
+def write_emnist_zip(folder: pathlib.Path, arrays: official.Arrays) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(folder / "gzip.zip", "w") as archive:
         archive.writestr("gzip/emnist-digits-train-images-idx3-ubyte.gz", b"not ours")
@@ -68,7 +68,7 @@ def write_emnist_zip(folder: pathlib.Path, arrays: raw.Arrays) -> None:
             archive.writestr(f"gzip/{file}", content)
 
 
-def _cifar10_batches(arrays: raw.Arrays) -> dict[str, bytes]:
+def _cifar10_batches(arrays: official.Arrays) -> dict[str, bytes]:
     def batch(images, labels):
         planes = images.transpose(0, 3, 1, 2).reshape(len(images), 3072)
         return np.concatenate([labels[:, None], planes], axis=1).tobytes()
@@ -82,13 +82,13 @@ def _cifar10_batches(arrays: raw.Arrays) -> dict[str, bytes]:
     return {**batches, "test_batch.bin": batch(*arrays[2:])}
 
 
-def write_cifar10(folder: pathlib.Path, arrays: raw.Arrays) -> None:
+def write_cifar10(folder: pathlib.Path, arrays: official.Arrays) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for file, content in _cifar10_batches(arrays).items():
         (folder / file).write_bytes(content)
 
 
-def write_cifar10_tar(folder: pathlib.Path, arrays: raw.Arrays) -> None:
+def write_cifar10_tar(folder: pathlib.Path, arrays: official.Arrays) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with tarfile.open(folder / "cifar-10-binary.tar.gz", "w:gz") as archive:
         contents = {**_cifar10_batches(arrays), "batches.meta.txt": b"airplane\n"}
@@ -98,7 +98,7 @@ def write_cifar10_tar(folder: pathlib.Path, arrays: raw.Arrays) -> None:
             archive.addfile(entry, io.BytesIO(content))
 
 
-def write_svhn(folder: pathlib.Path, arrays: raw.Arrays) -> None:
+def write_svhn(folder: pathlib.Path, arrays: official.Arrays) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for split, images, labels in (("train", *arrays[:2]), ("test", *arrays[2:])):
         stored = np.where(labels == 0, 10, labels).astype(np.uint8)[:, None]
@@ -106,7 +106,7 @@ def write_svhn(folder: pathlib.Path, arrays: raw.Arrays) -> None:
         scipy.io.savemat(folder / f"{split}_32x32.mat", content, do_compression=True)
 
 
-def write_usps(folder: pathlib.Path, arrays: raw.Arrays) -> None:
+def write_usps(folder: pathlib.Path, arrays: official.Arrays) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for split, images, labels in (("train", *arrays[:2]), ("test", *arrays[2:])):
         values = images.reshape(len(images), 256) / 127.5 - 1
@@ -118,7 +118,7 @@ def write_usps(folder: pathlib.Path, arrays: raw.Arrays) -> None:
         (folder / f"zip.{split}.gz").write_bytes(content)
 
 
-def write_usps_libsvm(folder: pathlib.Path, arrays: raw.Arrays) -> None:
+def write_usps_libsvm(folder: pathlib.Path, arrays: official.Arrays) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for file, images, labels in (("usps", *arrays[:2]), ("usps.t", *arrays[2:])):
         values = images.reshape(len(images), 256) / 127.5 - 1
@@ -141,7 +141,7 @@ FORMATS = {
 }
 
 
-def write_prepared(data_dir: pathlib.Path, name: str, arrays: raw.Arrays) -> None:
+def write_prepared(data_dir: pathlib.Path, name: str, arrays: official.Arrays) -> None:
     """What TFDS makes of a dataset, without the TensorFlow that it makes it with."""
     import tensorflow_datasets as tfds
     from array_record.python import array_record_module

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ffjax import config, goodness, paper, runner
+from ffjax import config, goodness, paper
+from ffjax.runs import run
 from ffjax.errors import UserError
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -74,7 +75,7 @@ def test_the_worked_example(tmp_path):
     ]
     pinned = {**chosen, "goodness_params": "q=6"}
     assert len(config.expand(values, pinned)) == 1
-    assert runner.run(cells[:3], str(tmp_path)) == 0
+    assert run.run(cells[:3], str(tmp_path)) == 0
     records = [json.loads(p.read_text()) for p in (tmp_path / "results").iterdir()]
     assert {r["spec"]["goodness_params"] for r in records} == {
         "q=3.0",

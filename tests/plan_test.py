@@ -3,7 +3,8 @@ import pathlib
 
 import pytest
 
-from ffjax import commandline, config, cost, plan
+from ffjax import cli, config
+from ffjax.runs import cost, order
 from ffjax.errors import UserError
 
 _GRID = str(pathlib.Path(__file__).parents[1] / "configs" / "grid.py")
@@ -36,7 +37,7 @@ def test_what_differs_in_numbers_alone_is_one_group():
         learning_rate=(1e-3, 1e-2),
         threshold=(1.0, 2.0),
     )
-    made = list(plan.groups(plan.ordered(cells), lambda spec: 100))
+    made = list(order.groups(order.ordered(cells), lambda spec: 100))
     assert [len(runs) for runs in made] == [16, 16]
     assert [{run.spec.goodness for run in runs} for runs in made] == [{"sos"}, {"topk"}]
 
@@ -54,19 +55,19 @@ def test_what_differs_in_numbers_alone_is_one_group():
 )
 def test_what_differs_in_more_is_not(field):
     cells = _cells(goodness=("topk",), **field)
-    assert len(list(plan.groups(plan.ordered(cells), lambda spec: 100))) == 2
+    assert len(list(order.groups(order.ordered(cells), lambda spec: 100))) == 2
 
 
 def test_groups_are_no_larger_than_asked_for_and_complete():
-    runs = plan.ordered(_cells(seeds=range(7), goodness=("sos", "topk")))
-    made = list(plan.groups(runs, lambda spec: 3))
+    runs = order.ordered(_cells(seeds=range(7), goodness=("sos", "topk")))
+    made = list(order.groups(runs, lambda spec: 3))
     assert [len(part) for part in made] == [3, 3, 1, 3, 3, 1]
     assert [run for part in made for run in part] == runs
 
 
 def test_backpropagation_is_not_grouped():
-    runs = plan.ordered(_cells(seeds=(1, 2), trainer=("backprop",)))
-    assert [len(part) for part in plan.groups(runs, lambda spec: 9)] == [1, 1]
+    runs = order.ordered(_cells(seeds=(1, 2), trainer=("backprop",)))
+    assert [len(part) for part in order.groups(runs, lambda spec: 9)] == [1, 1]
 
 
 # Shards.
@@ -74,8 +75,8 @@ def test_backpropagation_is_not_grouped():
 
 @pytest.mark.parametrize(("count", "slack"), [(1, 0), (2, 0.01), (4, 0.01), (60, 0.1)])
 def test_shards_of_the_papers_grid_are_disjoint_complete_and_balanced(count, slack):
-    cells = config.expand(commandline.load_config(_GRID))
-    shards = [plan.shard(cells, index, count) for index in range(1, count + 1)]
+    cells = config.expand(cli.load_config(_GRID))
+    shards = [order.shard(cells, index, count) for index in range(1, count + 1)]
     found = collections.Counter(run for part in shards for run in _runs(part))
     assert set(found) == set(_runs(cells))
     assert set(found.values()) == {1}
@@ -83,40 +84,40 @@ def test_shards_of_the_papers_grid_are_disjoint_complete_and_balanced(count, sla
     assert count == 60 or len(ids) == len(set(ids)), "a cell's seeds stay together"
     work = [_work(part) for part in shards]
     assert max(work) <= (1 + slack) * sum(work) / count + 1e-6
-    assert shards == [plan.shard(cells, i, count) for i in range(1, count + 1)]
+    assert shards == [order.shard(cells, i, count) for i in range(1, count + 1)]
 
 
 def test_what_can_be_grouped_stays_together():
-    cells = config.expand(commandline.load_config(_GRID))
+    cells = config.expand(cli.load_config(_GRID))
     families = [
-        {plan.family(cell.spec) for cell in plan.shard(cells, index, 4)}
+        {order.family(cell.spec) for cell in order.shard(cells, index, 4)}
         for index in range(1, 5)
     ]
     assert not set.intersection(*families)
 
 
 def test_the_order_of_the_cells_is_kept():
-    cells = config.expand(commandline.load_config(_GRID))
-    part = plan.shard(cells, 2, 3)
+    cells = config.expand(cli.load_config(_GRID))
+    part = order.shard(cells, 2, 3)
     assert part == [cell for cell in cells if cell in part]
 
 
 def test_the_seeds_of_one_cell_are_split_where_it_is_all_there_is():
     (cell,) = _cells(seeds=range(10), goodness=("sos",))
-    shards = [plan.shard([cell], index, 4) for index in range(1, 5)]
+    shards = [order.shard([cell], index, 4) for index in range(1, 5)]
     assert sorted(len(part[0].seeds) for part in shards) == [2, 2, 3, 3]
     assert sorted(seed for part in shards for seed in part[0].seeds) == [*range(10)]
 
 
 def test_more_shards_than_runs():
     cells = _cells(goodness=("sos", "topk"))
-    shards = [plan.shard(cells, index, 5) for index in range(1, 6)]
+    shards = [order.shard(cells, index, 5) for index in range(1, 6)]
     assert sorted(len(part) for part in shards) == [0, 0, 0, 1, 1]
 
 
 @pytest.mark.parametrize("text", ["1/4", "4/4", "1/1"])
 def test_good_shards(text):
-    assert "/".join(map(str, plan.parse_shard(text))) == text
+    assert "/".join(map(str, order.parse_shard(text))) == text
 
 
 @pytest.mark.parametrize(
@@ -124,5 +125,5 @@ def test_good_shards(text):
 )
 def test_bad_shards_are_told(text):
     with pytest.raises(UserError, match="must be i/n with i from 1 to n") as caught:
-        plan.parse_shard(text)
+        order.parse_shard(text)
     assert repr(text) in str(caught.value)

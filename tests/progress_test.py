@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import rich.console
 
-from ffjax import progress
+from ffjax.runs import display
 
 
 def _console(terminal=False, width=100):
@@ -41,7 +41,7 @@ def _do(display, record, work=1.0, epochs=5):
 def clock(monkeypatch):
     """Time that only goes on when told to."""
     now = [100.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(display.time, "monotonic", lambda: now[0])
     return now
 
 
@@ -50,12 +50,12 @@ def clock(monkeypatch):
     [(0.4, "0 s"), (59.6, "1 min 0 s"), (190, "3 min 10 s"), (7500, "2 h 5 min")],
 )
 def test_durations(seconds, text):
-    assert progress.duration(seconds) == text
+    assert display.duration(seconds) == text
 
 
 def test_a_grid_in_a_file_has_one_line_for_each_short_run(clock):
     console = _console()
-    with progress.Display(3, 6.0, console) as display:
+    with display.Display(3, 6.0, console) as display:
         clock[0] += 10
         _do(display, _record("sos", 60.0))
         clock[0] += 10
@@ -73,7 +73,7 @@ def test_a_grid_in_a_file_has_one_line_for_each_short_run(clock):
 
 def test_a_long_run_of_a_grid_gives_a_sign_of_life_each_minute(clock):
     console = _console()
-    with progress.Display(2, 2.0, console) as display:
+    with display.Display(2, 2.0, console) as display:
         display.start_run("sos seed 42", 1, 100, 1.0)
         for epoch in range(100):
             clock[0] += 3
@@ -86,7 +86,7 @@ def test_a_long_run_of_a_grid_gives_a_sign_of_life_each_minute(clock):
 
 def test_a_single_run_in_a_file_shows_first_and_last_epochs(clock):
     console = _console()
-    with progress.Display(1, 1.0, console) as display:
+    with display.Display(1, 1.0, console) as display:
         _do(display, _record(), epochs=9)
     epochs = [line.split(" · ")[:2] for line in _lines(console)]
     assert epochs == [
@@ -99,7 +99,7 @@ def test_a_single_run_in_a_file_shows_first_and_last_epochs(clock):
 
 def test_work_of_others_counts_and_work_before_does_not(clock):
     console = _console()
-    with progress.Display(4, 4.0, console) as display:
+    with display.Display(4, 4.0, console) as display:
         display.found_record(_record(accuracy=90.0), 1.0, before=True)
         clock[0] += 10
         display.found_record(_record(accuracy=91.0), 1.0, before=False)
@@ -111,7 +111,7 @@ def test_work_of_others_counts_and_work_before_does_not(clock):
 
 def test_best_is_told_for_each_dataset(clock):
     console = _console()
-    with progress.Display(2, 2.0, console) as display:
+    with display.Display(2, 2.0, console) as display:
         _do(display, _record(accuracy=98.0, dataset="mnist"))
         _do(display, _record(accuracy=40.0, dataset="cifar10"))
     assert "best on cifar10 40.00 %" in _lines(console)[1]
@@ -119,7 +119,7 @@ def test_best_is_told_for_each_dataset(clock):
 
 def test_failures_are_counted(clock):
     console = _console()
-    with progress.Display(2, 2.0, console) as display:
+    with display.Display(2, 2.0, console) as display:
         display.start_run("sos seed 42", 1, 1, 1.0)
         display.fail_run("sos seed 42", "MemoryError: [bold]no[/bold]", 1.0, 0.0)
         _do(display, _record())
@@ -133,7 +133,7 @@ def test_failures_are_counted(clock):
 
 def test_waiting_is_told_once(clock):
     console = _console()
-    with progress.Display(2, 2.0, console) as display:
+    with display.Display(2, 2.0, console) as display:
         for _ in range(5):
             display.wait_for("waiting for 1 run")
     assert _lines(console) == ["waiting for 1 run"]
@@ -141,7 +141,7 @@ def test_waiting_is_told_once(clock):
 
 def test_a_terminal_has_a_line_for_the_grid_and_one_for_the_run():
     console = _console(terminal=True, width=70)
-    display = progress.Display(3, 3.0, console)
+    display = display.Display(3, 3.0, console)
     _do(display, _record(accuracy=80.0))
     display.start_run("moment seed 42", 2, 5, 1.0)
     display.epochs_done(1, np.full(2, 0.25))

@@ -9,7 +9,7 @@ import official_files
 import pytest
 import scipy.io
 
-from ffjax.data import catalog, raw
+from ffjax.data import catalog, official
 from ffjax.errors import UserError
 
 LAYOUTS = [
@@ -19,18 +19,18 @@ LAYOUTS = [
 ]
 
 
-def small(name: str) -> raw.Arrays:
+def small(name: str) -> official.Arrays:
     shape, classes, _ = official_files.FORMATS[name]
     return official_files.make(shape, classes, train=3 * classes, test=classes + 1)
 
 
-def read(name: str, folder: pathlib.Path) -> raw.Arrays:
-    found = raw.find(name, folder)
+def read(name: str, folder: pathlib.Path) -> official.Arrays:
+    found = official.find(name, folder)
     assert found is not None
-    return raw.read(found)
+    return official.read(found)
 
 
-def assert_same(left: raw.Arrays, right: raw.Arrays) -> None:
+def assert_same(left: official.Arrays, right: official.Arrays) -> None:
     for a, b in zip(left, right, strict=True):
         np.testing.assert_array_equal(a, b)
 
@@ -80,7 +80,7 @@ def test_emnist_letters_become_upright_and_start_at_0(tmp_path):
     arrays.train_images[0, :, 3] = 255  # a vertical stroke
     official_files.write_emnist(tmp_path, arrays)
     path = tmp_path / "emnist-letters-train-images-idx3-ubyte.gz"
-    stored = raw.read_idx(path, rank=3)
+    stored = official.read_idx(path, rank=3)
     assert stored[0, 3].min() == 255, "the published files hold it lying"
     result = read("emnist_letters", tmp_path)
     assert result.train_images[0, :, 3].min() == 255
@@ -128,12 +128,12 @@ def test_libsvm_leaves_out_zeros(tmp_path):
 
 @pytest.mark.parametrize("name", official_files.FORMATS)
 def test_find_wants_all_files(name, tmp_path):
-    assert raw.find(name, tmp_path / "absent") is None
+    assert official.find(name, tmp_path / "absent") is None
     official_files.FORMATS[name][2][0](tmp_path, small(name))
-    gone = raw.LAYOUTS[name][0].files[-1][0]
+    gone = official.LAYOUTS[name][0].files[-1][0]
     (tmp_path / gone).unlink()
-    assert raw.find(name, tmp_path) is None
-    assert raw.missing(name, tmp_path).split("; or ")[0] == gone
+    assert official.find(name, tmp_path) is None
+    assert official.missing(name, tmp_path).split("; or ")[0] == gone
 
 
 # Damage.
@@ -170,7 +170,7 @@ def test_an_empty_file_is_refused(tmp_path):
     for name, (_, _, writers) in official_files.FORMATS.items():
         folder = tmp_path / name
         writers[0](folder, small(name))
-        file = raw.LAYOUTS[name][0].files[0][0]
+        file = official.LAYOUTS[name][0].files[0][0]
         (folder / file).write_bytes(b"")
         assert_refused(name, folder, file)
 
@@ -293,7 +293,7 @@ def test_libsvm_lines_that_are_wrong_are_refused(line, tmp_path):
 
 def test_published_checksums_are_well_formed():
     for name, files in catalog.PUBLISHED.items():
-        assert name in raw.LAYOUTS
+        assert name in official.LAYOUTS
         for file, checksum in files.items():
             assert re.fullmatch(r"[0-9a-f]{32}|[0-9a-f]{64}", checksum), file
     assert len(

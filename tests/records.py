@@ -3,7 +3,7 @@
 import json
 import random
 
-from ffjax import paper, results
+from ffjax import paper, records
 
 SETTINGS = {
     "epochs": 60,
@@ -171,7 +171,7 @@ def quick_grid():
 
 def lasting(workdir):
     """All records of a folder without what differs between two runs of the same."""
-    found, problems = results.read_all(workdir)
+    found, problems = records.read_all(workdir)
     assert not problems
     changing = ("time", "finished", "commit")
     return {

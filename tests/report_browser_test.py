@@ -7,7 +7,7 @@ import shutil
 import pytest
 import records
 
-from ffjax import report, results
+from ffjax import report, records
 
 webdriver = pytest.importorskip(
     "selenium.webdriver", reason="selenium is not installed"
@@ -53,7 +53,7 @@ def page(tmp_path_factory):
     made.append(records.record(records.spec(goodness=EVIL), accuracy=85.0))
     made += [records.record(seed=seed, accuracy=80.0 + seed) for seed in (5, 6)]
     for one in made:
-        results.write(workdir, one)
+        records.write(workdir, one)
     return report.write(workdir, figures=False)
 
 

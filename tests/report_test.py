@@ -14,7 +14,7 @@ import pytest
 import records
 import rich.console
 
-from ffjax import paper, report, results
+from ffjax import paper, report, records
 from ffjax.errors import UserError
 from ffjax.report import cells, claims, contents, export, tables, views
 
@@ -23,7 +23,7 @@ EVIL = "mine:<script>alert(1)</script>"
 
 def fill(workdir, made):
     for one in made:
-        results.write(workdir, one)
+        records.write(workdir, one)
     return workdir
 
 

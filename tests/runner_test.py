@@ -12,21 +12,9 @@ import numpy as np
 import pytest
 
 import ffjax
-from ffjax import (
-    config,
-    data,
-    lease,
-    ledger,
-    local,
-    machine,
-    partial,
-    plan,
-    report,
-    results,
-    runner,
-    train,
-    trial,
-)
+from ffjax import config, data, report, records
+from ffjax.runs import locks, workdir, local, machine, checkpoint, order, run, attempt
+from ffjax.training import program
 from ffjax.errors import UserError
 
 _SMALL = {
@@ -55,7 +43,7 @@ def _fields(**fields):
 
 
 def _records(workdir):
-    found, problems = results.read_all(workdir)
+    found, problems = records.read_all(workdir)
     assert not problems
     return {(record["cell"], record["seed"]): record for record in found}
 
@@ -98,19 +86,19 @@ def trained(monkeypatch):
         }
         return [outcome]
 
-    monkeypatch.setattr(trial, "train_and_evaluate", fake)
+    monkeypatch.setattr(attempt, "train_and_evaluate", fake)
     return calls
 
 
 def _replace_training(monkeypatch, change):
     """Calls ``change(spec, seed)`` before what training is now."""
-    before = trial.train_and_evaluate
+    before = attempt.train_and_evaluate
 
     def changed(members, *rest, **more):
         change(*members[0])
         return before(members, *rest, **more)
 
-    monkeypatch.setattr(trial, "train_and_evaluate", changed)
+    monkeypatch.setattr(attempt, "train_and_evaluate", changed)
 
 
 # Order.
@@ -123,7 +111,7 @@ def test_runs_that_share_a_dataset_and_a_program_are_adjacent():
         goodness=("sos", "burstiness"),
         dataset=("mnist", "usps"),
     )
-    runs = plan.ordered(cells)
+    runs = order.ordered(cells)
     assert len(runs) == 16
     assert len({run.name for run in runs}) == 16
     datasets = [run.spec.dataset for run in runs]
@@ -138,12 +126,12 @@ def test_all_runs_get_a_record_and_a_second_start_runs_nothing(
     tmp_path, trained, drawn, capsys
 ):
     cells = _cells(seeds=(42, 43), goodness=("sos", "burstiness"))
-    assert runner.run(cells, str(tmp_path)) == 0
+    assert run.run(cells, str(tmp_path)) == 0
     assert len(trained) == len(_records(tmp_path)) == 4
     assert drawn == [True]
     trained.clear()
     capsys.readouterr()
-    assert runner.run(cells, str(tmp_path)) == 0
+    assert run.run(cells, str(tmp_path)) == 0
     assert trained == []
     assert "nothing was run" in capsys.readouterr().out
     assert list((tmp_path / "claims").iterdir()) == []
@@ -151,12 +139,12 @@ def test_all_runs_get_a_record_and_a_second_start_runs_nothing(
 
 def test_a_finished_single_run_says_so(tmp_path, trained, capsys):
     cells = _cells(goodness=("sos",))
-    assert runner.run(cells, str(tmp_path)) == 0
+    assert run.run(cells, str(tmp_path)) == 0
     first = capsys.readouterr().out
     assert "54.20 %" in first
     assert "what to try next" in first
     assert "done before" not in first
-    assert runner.run(cells, str(tmp_path)) == 0
+    assert run.run(cells, str(tmp_path)) == 0
     second = capsys.readouterr().out
     assert "this run was done before; to run it again" in second
     assert "54.20 %" in second
@@ -164,14 +152,14 @@ def test_a_finished_single_run_says_so(tmp_path, trained, capsys):
 
 
 def test_only_missing_runs_are_run(tmp_path, trained):
-    assert runner.run(_cells(goodness=("sos",)), str(tmp_path)) == 0
-    runner.run(_cells(seeds=(42, 43), goodness=("sos",)), str(tmp_path))
+    assert run.run(_cells(goodness=("sos",)), str(tmp_path)) == 0
+    run.run(_cells(seeds=(42, 43), goodness=("sos",)), str(tmp_path))
     assert trained == [("sos", 42), ("sos", 43)]
 
 
 def test_the_report_is_drawn_while_a_grid_runs(tmp_path, trained, drawn, monkeypatch):
-    monkeypatch.setattr(ledger, "_REPORT_SECONDS", 0.0)
-    runner.run(_cells(goodness=("sos", "burstiness")), str(tmp_path))
+    monkeypatch.setattr(workdir, "_REPORT_SECONDS", 0.0)
+    run.run(_cells(goodness=("sos", "burstiness")), str(tmp_path))
     assert False in drawn
     assert drawn[-1] is True
 
@@ -179,10 +167,10 @@ def test_the_report_is_drawn_while_a_grid_runs(tmp_path, trained, drawn, monkeyp
 def test_waits_for_another_process_and_takes_its_record(
     tmp_path, trained, monkeypatch, capsys
 ):
-    monkeypatch.setattr(ledger, "_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(workdir, "_POLL_SECONDS", 0.01)
     done, here = tmp_path / "done", tmp_path / "here"
     cells = _cells(goodness=("sos", "burstiness"))
-    runner.run(cells, str(done))
+    run.run(cells, str(done))
     trained.clear()
     (theirs,) = [cell for cell in cells if cell.spec.goodness == "sos"]
     claim = here / "claims" / f"{theirs.id}-seed42.1"
@@ -193,12 +181,12 @@ def test_waits_for_another_process_and_takes_its_record(
         while not trained:  # first the runner does what is free
             time.sleep(0.01)
         time.sleep(0.1)
-        results.write(here, _records(done)[theirs.id, 42])
+        records.write(here, _records(done)[theirs.id, 42])
         claim.unlink()
 
     thread = threading.Thread(target=finish)
     thread.start()
-    assert runner.run(cells, str(here)) == 0
+    assert run.run(cells, str(here)) == 0
     thread.join()
     assert trained == [("burstiness", 42)]
     assert len(_records(here)) == 2
@@ -209,23 +197,23 @@ def test_a_record_that_appears_with_the_claim_is_not_run_again(
     tmp_path, trained, monkeypatch
 ):
     cells = _cells(goodness=("sos",))
-    runner.run(cells, str(tmp_path / "done"))
+    run.run(cells, str(tmp_path / "done"))
     (record,) = _records(tmp_path / "done").values()
-    acquire = lease.Claims.acquire
+    acquire = locks.Claims.acquire
 
     def late(self, name):
-        results.write(tmp_path / "here", record)
+        records.write(tmp_path / "here", record)
         return acquire(self, name)
 
-    monkeypatch.setattr(lease.Claims, "acquire", late)
-    assert runner.run(cells, str(tmp_path / "here")) == 0
+    monkeypatch.setattr(locks.Claims, "acquire", late)
+    assert run.run(cells, str(tmp_path / "here")) == 0
     assert len(trained) == 1
 
 
 def test_a_process_that_lost_its_claim_leaves_the_record_to_the_new_owner(
     tmp_path, trained, monkeypatch
 ):
-    monkeypatch.setattr(ledger, "_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(workdir, "_POLL_SECONDS", 0.01)
     cells = _cells(goodness=("sos",))
     claim = tmp_path / "claims" / f"{cells[0].id}-seed42.2"
 
@@ -235,7 +223,7 @@ def test_a_process_that_lost_its_claim_leaves_the_record_to_the_new_owner(
             threading.Timer(0.2, claim.unlink).start()
 
     _replace_training(monkeypatch, lose)
-    assert runner.run(cells, str(tmp_path)) == 0
+    assert run.run(cells, str(tmp_path)) == 0
     # The new owner let go without a record, so the run was done here after all.
     assert len(trained) == 2
     assert len(_records(tmp_path)) == 1
@@ -255,7 +243,7 @@ def test_one_failing_run_is_recorded_and_the_rest_go_on(
                 raise MemoryError("RESOURCE_EXHAUSTED: out of memory")
 
         _replace_training(patch, fail)
-        assert runner.run(cells, str(tmp_path)) == 1
+        assert run.run(cells, str(tmp_path)) == 1
     assert trained == [("sos", 42), ("topk", 42)]
     (path,) = (tmp_path / "failures").iterdir()
     failure = json.loads(path.read_text())
@@ -266,14 +254,14 @@ def test_one_failing_run_is_recorded_and_the_rest_go_on(
     last_lines = capsys.readouterr().out.splitlines()[-2:]
     assert "RESOURCE_EXHAUSTED" in last_lines[0]
     assert last_lines[1].startswith("1 run failed, see ")
-    assert runner.run(cells, str(tmp_path)) == 0
+    assert run.run(cells, str(tmp_path)) == 0
     assert trained[-1] == ("burstiness", 42)
     assert not path.exists()
 
 
 def test_a_missing_dataset_fails_its_runs_and_the_others_go_on(tmp_path, trained):
     cells = _cells(dataset=("usps", "fashion_mini"), goodness=("sos", "topk"))
-    assert runner.run(cells, str(tmp_path), runner.How(str(tmp_path / "none"))) == 1
+    assert run.run(cells, str(tmp_path), run.How(str(tmp_path / "none"))) == 1
     assert len(trained) == 2
     assert len(list((tmp_path / "failures").iterdir())) == 2
 
@@ -281,14 +269,14 @@ def test_a_missing_dataset_fails_its_runs_and_the_others_go_on(tmp_path, trained
 def test_a_missing_dataset_that_all_runs_need_is_told_at_once(tmp_path, trained):
     cells = _cells(dataset=("usps",), goodness=("sos", "topk"))
     with pytest.raises(UserError, match="data_dir"):
-        runner.run(cells, str(tmp_path), runner.How(str(tmp_path / "none")))
+        run.run(cells, str(tmp_path), run.How(str(tmp_path / "none")))
     assert list((tmp_path / "claims").iterdir()) == []
 
 
 def test_a_batch_larger_than_the_data(tmp_path):
     cells = _cells(batch_size=(6001,), train_limit=(0,))
     with pytest.raises(UserError, match="batch_size=6001"):
-        runner.run(cells, str(tmp_path))
+        run.run(cells, str(tmp_path))
 
 
 @pytest.mark.parametrize("how", ["ctrl-c", "sigterm"])
@@ -307,7 +295,7 @@ def test_an_interruption_says_how_to_go_on(tmp_path, trained, monkeypatch, capsy
     of_ctrl_c = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
-            runner.run(cells, str(tmp_path), arguments=arguments)
+            run.run(cells, str(tmp_path), arguments=arguments)
     finally:
         signal.signal(signal.SIGINT, of_ctrl_c)
     out = capsys.readouterr().out
@@ -338,13 +326,13 @@ def _damage_garbage(path):
 @pytest.mark.parametrize("damage", [_damage_cut, _damage_other_spec, _damage_garbage])
 def test_a_broken_record_is_told_kept_and_run_again(tmp_path, trained, capsys, damage):
     cells = _cells(goodness=("sos", "topk"))
-    runner.run(cells, str(tmp_path))
+    run.run(cells, str(tmp_path))
     whole = _records(tmp_path)
-    path = results.record_path(tmp_path, cells[0].id, 42)
+    path = records.record_path(tmp_path, cells[0].id, 42)
     damage(path)
     content = path.read_bytes()
     capsys.readouterr()
-    assert runner.run(cells, str(tmp_path)) == 0
+    assert run.run(cells, str(tmp_path)) == 0
     assert trained == [("sos", 42), ("topk", 42), ("sos", 42)]
     assert capsys.readouterr().out.count(str(path)) == 2  # itself, and its new name
     assert path.with_name(f"{path.name}.broken").read_bytes() == content
@@ -356,13 +344,13 @@ def test_a_broken_record_is_told_kept_and_run_again(tmp_path, trained, capsys, d
 
 def test_records_of_another_version_count_and_are_told(tmp_path, trained, capsys):
     cells = _cells(goodness=("sos",))
-    runner.run(cells, str(tmp_path))
-    path = results.record_path(tmp_path, cells[0].id, 42)
+    run.run(cells, str(tmp_path))
+    path = records.record_path(tmp_path, cells[0].id, 42)
     record = json.loads(path.read_text())
     record["versions"]["ffjax"] = "0.0.1"
     del record["spec"]["valid_fraction"]  # a field that came later
     path.write_text(json.dumps(record))
-    assert runner.run(cells, str(tmp_path)) == 0
+    assert run.run(cells, str(tmp_path)) == 0
     assert len(trained) == 1
     said = f"1 record of ffjax 0.0.1 (this is {ffjax.__version__}) taken as done"
     assert said in capsys.readouterr().out
@@ -373,7 +361,7 @@ def test_foreign_files_are_left_alone(tmp_path, trained):
         path = tmp_path / name
         path.parent.mkdir(parents=True)
         path.write_text("garbage")
-    assert runner.run(_cells(goodness=("sos", "topk")), str(tmp_path)) == 0
+    assert run.run(_cells(goodness=("sos", "topk")), str(tmp_path)) == 0
     assert (tmp_path / "results" / "notes.json").read_text() == "garbage"
     assert (tmp_path / "failures" / "y.json").read_text() == "garbage"
 
@@ -385,7 +373,7 @@ def test_a_workdir_that_cannot_be_written(tmp_path, trained, name):
         workdir.mkdir()
     (workdir / name).write_text("a file, where a folder should be")
     with pytest.raises(UserError, match="cannot write there"):
-        runner.run(_cells(goodness=("sos",)), str(workdir))
+        run.run(_cells(goodness=("sos",)), str(workdir))
     assert trained == []
 
 
@@ -406,7 +394,7 @@ def dataset():
 
 def _alone(spec, dataset, kept=None):
     kept = None if kept is None else [kept]
-    (outcome,) = trial.train_and_evaluate(
+    (outcome,) = attempt.train_and_evaluate(
         [(spec, 42)], dataset, machine.here(), kept=kept
     )
     return outcome
@@ -419,7 +407,7 @@ def undisturbed(spec, dataset):
 
 def _kept(folder, said=None, **identity):
     said = [] if said is None else said
-    return partial.Layers(folder, "run", {"seed": 42, **identity}, said.append)
+    return checkpoint.Layers(folder, "run", {"seed": 42, **identity}, said.append)
 
 
 def _interrupted(folder, spec, dataset, layers):
@@ -438,13 +426,13 @@ def _interrupted(folder, spec, dataset, layers):
 
 
 def _count_layers(monkeypatch):
-    trained, train_layer = [], train.train_layer
+    trained, train_layer = [], program.train_layer
 
     def counted(arch, index, *rest, **more):
         trained.append(index)
         return train_layer(arch, index, *rest, **more)
 
-    monkeypatch.setattr(train, "train_layer", counted)
+    monkeypatch.setattr(program, "train_layer", counted)
     return trained
 
 
@@ -503,7 +491,7 @@ def test_layers_of_another_run_are_not_used(tmp_path, spec, dataset):
 
 def test_a_run_leaves_a_record_and_no_layers(tmp_path, spec, undisturbed):
     cell = config.Cell(config.cell_id(spec), spec, (42,))
-    assert runner.run([cell], str(tmp_path)) == 0
+    assert run.run([cell], str(tmp_path)) == 0
     (record,) = _records(tmp_path).values()
     assert record["accuracy"] == undisturbed["accuracy"]
     assert record["losses"] == undisturbed["losses"]
@@ -514,7 +502,7 @@ def test_a_run_leaves_a_record_and_no_layers(tmp_path, spec, undisturbed):
 def test_a_divergence_is_a_record(tmp_path, spec, capsys):
     spec = dataclasses.replace(spec, threshold=3e38)  # their sum is infinite
     cell = config.Cell(config.cell_id(spec), spec, (42,))
-    assert runner.run([cell], str(tmp_path)) == 0
+    assert run.run([cell], str(tmp_path)) == 0
     (record,) = _records(tmp_path).values()
     assert record["status"] == "diverged"
     assert record["diverged_at"] == {"layer": 0, "epoch": 0}
@@ -526,7 +514,7 @@ def test_compiled_programs_do_not_pile_up(tmp_path, trained, monkeypatch):
     monkeypatch.setattr(local, "_MAX_PROGRAMS", 2)
     monkeypatch.setattr(jax, "clear_caches", lambda: cleared.append(len(trained)))
     cells = _cells(goodness=("sos", "topk", "variance", "burstiness"), seeds=(1, 2))
-    runner.run(cells, str(tmp_path))
+    run.run(cells, str(tmp_path))
     assert cleared == [4]
 
 
@@ -539,14 +527,14 @@ def _group_cells():
 
 @pytest.fixture
 def alone(tmp_path):
-    runner.run(_group_cells(), str(tmp_path / "alone"))
+    run.run(_group_cells(), str(tmp_path / "alone"))
     return _records(tmp_path / "alone")
 
 
 def test_a_group_gives_each_run_its_record(tmp_path, alone, capsys):
     capsys.readouterr()
-    how = runner.How(group_size=3)
-    assert runner.run(_group_cells(), str(tmp_path / "group"), how) == 0
+    how = run.How(group_size=3)
+    assert run.run(_group_cells(), str(tmp_path / "group"), how) == 0
     found = _records(tmp_path / "group")
     assert found.keys() == alone.keys()
     for key, record in found.items():
@@ -572,7 +560,7 @@ def test_a_group_that_is_too_large_is_halved(
     tmp_path, trained, monkeypatch, capsys, error, said
 ):
     sizes = []
-    fake = trial.train_and_evaluate
+    fake = attempt.train_and_evaluate
 
     def limited(members, *rest, **more):
         sizes.append(len(members))
@@ -580,9 +568,9 @@ def test_a_group_that_is_too_large_is_halved(
             raise error
         return [fake([member], *rest, **more)[0] for member in members]
 
-    monkeypatch.setattr(trial, "train_and_evaluate", limited)
+    monkeypatch.setattr(attempt, "train_and_evaluate", limited)
     cells = _cells(seeds=range(10), goodness=("sos",))
-    assert runner.run(cells, str(tmp_path), runner.How(group_size=5)) == 0
+    assert run.run(cells, str(tmp_path), run.How(group_size=5)) == 0
     assert len(trained) == len(_records(tmp_path)) == 10
     assert f"failed ({said}); tried again with at most 3" in capsys.readouterr().out
     # The next ones are no larger than what memory was enough for.
@@ -591,54 +579,54 @@ def test_a_group_that_is_too_large_is_halved(
 
 
 def test_a_run_that_fails_does_not_take_its_group_along(tmp_path, trained, monkeypatch):
-    fake = trial.train_and_evaluate
+    fake = attempt.train_and_evaluate
 
     def fail(members, *rest, **more):
         if any(seed == 3 for _, seed in members):
             raise ValueError("seed 3")
         return [fake([member], *rest, **more)[0] for member in members]
 
-    monkeypatch.setattr(trial, "train_and_evaluate", fail)
+    monkeypatch.setattr(attempt, "train_and_evaluate", fail)
     cells = _cells(seeds=range(5), goodness=("sos",))
-    assert runner.run(cells, str(tmp_path), runner.How(group_size=5)) == 1
+    assert run.run(cells, str(tmp_path), run.How(group_size=5)) == 1
     assert {seed for _, seed in _records(tmp_path)} == {0, 1, 2, 4}
 
 
 def test_a_group_leaves_out_what_others_have(tmp_path, trained, monkeypatch):
-    monkeypatch.setattr(ledger, "_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(workdir, "_POLL_SECONDS", 0.01)
     groups = []
-    fake = trial.train_and_evaluate
+    fake = attempt.train_and_evaluate
 
     def look(members, *rest, **more):
         groups.append([seed for _, seed in members])
         return [fake([member], *rest, **more)[0] for member in members]
 
-    monkeypatch.setattr(trial, "train_and_evaluate", look)
+    monkeypatch.setattr(attempt, "train_and_evaluate", look)
     cells = _cells(seeds=range(4), goodness=("sos",))
     claim = tmp_path / "claims" / f"{cells[0].id}-seed1.1"
     claim.parent.mkdir(parents=True)
     claim.write_text(json.dumps({"host": "other", "system": "x", "pid": 7}))
     threading.Timer(0.5, claim.unlink).start()
-    assert runner.run(cells, str(tmp_path), runner.How(group_size=4)) == 0
+    assert run.run(cells, str(tmp_path), run.How(group_size=4)) == 0
     assert groups == [[0, 2, 3], [1]]
 
 
 def test_more_devices_than_there_are(tmp_path, trained):
     with pytest.raises(UserError, match="num_devices=99: there are 1 on this machine"):
-        runner.run(_group_cells(), str(tmp_path), runner.How(num_devices=99))
+        run.run(_group_cells(), str(tmp_path), run.How(num_devices=99))
 
 
 def test_how_many_runs_go_together():
     spec = config.make_spec(pathway="standard")
-    assert trial.group_size(spec, machine.here()) == 1, "a CPU is busy with one"
-    assert trial.group_size(spec, machine.here(), 7) == 7
+    assert attempt.group_size(spec, machine.here()) == 1, "a CPU is busy with one"
+    assert attempt.group_size(spec, machine.here(), 7) == 7
     accelerator = types.SimpleNamespace(platform="gpu")
     one = machine.Machine((accelerator,), 8e9)
     # 60,000 images under 10 labels with 2000 activations are 4.8 GB.
-    assert trial.group_size(spec, one) == 1
-    assert trial.group_size(spec, machine.Machine((accelerator,) * 8, 20e9)) == 32
+    assert attempt.group_size(spec, one) == 1
+    assert attempt.group_size(spec, machine.Machine((accelerator,) * 8, 20e9)) == 32
     free = config.make_spec(pathway="ffcl")
-    assert 10 <= trial.group_size(free, one) <= 20
-    assert trial.group_size(spec, machine.Machine((accelerator,), 1e9)) > 1, (
+    assert 10 <= attempt.group_size(free, one) <= 20
+    assert attempt.group_size(spec, machine.Machine((accelerator,), 1e9)) > 1, (
         "what is recomputed needs no memory"
     )

@@ -4,7 +4,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ffjax import goodness, pathway, train
+from ffjax import goodness
+from ffjax.model import pathway
+from ffjax.training import program
 
 SETTINGS = {"epochs": 6, "batch_size": 20, "learning_rate": 3e-3, "threshold": 2.0}
 
@@ -25,7 +27,7 @@ def architecture(name="ffcl", function="burstiness", widths=(16, 12), **changes)
 def train_toy(toy, arch, seed=0, **changes):
     images, labels = toy
     settings = {**SETTINGS, **changes}
-    return train.train_network(arch, jax.random.key(seed), images, labels, **settings)
+    return program.train_network(arch, jax.random.key(seed), images, labels, **settings)
 
 
 @pytest.mark.parametrize("name", pathway.PATHWAYS)
@@ -50,14 +52,14 @@ def test_no_gradient_reaches_the_layers_below(toy, name):
     images, labels = (jnp.asarray(part[:20]) for part in toy)
     x = pathway.encode(arch, images)
     keys = jax.random.split(jax.random.key(3))
-    lower = train.init_layer(arch, 0, keys[0], x.shape[-1]).params
-    upper = train.init_layer(arch, 1, keys[1], 16)
+    lower = program.init_layer(arch, 0, keys[0], x.shape[-1]).params
+    upper = program.init_layer(arch, 1, keys[1], 16)
     candidates = jnp.stack([labels, (labels + 1) % 4])
 
     def loss(lower, params):
         inputs = pathway.propagate(arch, [lower], x, candidates)
         state = upper.goodness_state
-        return train.layer_loss(
+        return program.layer_loss(
             params, state, inputs, candidates, jnp.float32(2), arch=arch, index=1
         )[0]
 
@@ -70,9 +72,9 @@ def test_loss_is_the_papers(toy):
     arch = architecture("ffcl", "sos")
     images, labels = (jnp.asarray(part[:20]) for part in toy)
     x = pathway.encode(arch, images)
-    params = train.init_layer(arch, 0, jax.random.key(3), x.shape[-1]).params
+    params = program.init_layer(arch, 0, jax.random.key(3), x.shape[-1]).params
     wrong = (labels + 1) % 4
-    loss, _ = train.layer_loss(
+    loss, _ = program.layer_loss(
         params, (), x, jnp.stack([labels, wrong]), jnp.float32(2), arch=arch, index=0
     )
     g = [
@@ -134,27 +136,27 @@ def test_stored_and_recomputed_inputs_agree_to_rounding(toy):
 def test_one_compilation_per_shape(toy):
     arch = architecture()
     train_toy(toy, arch)
-    count = train.train_epochs._cache_size()
+    count = program.train_epochs._cache_size()
     train_toy(toy, arch, seed=9, learning_rate=1e-4, threshold=1.0)
-    assert train.train_epochs._cache_size() == count
+    assert program.train_epochs._cache_size() == count
     train_toy(toy, architecture(widths=(16,)), batch_size=10)
-    assert train.train_epochs._cache_size() == count + 1
+    assert program.train_epochs._cache_size() == count + 1
 
 
 @pytest.mark.parametrize("name", pathway.PATHWAYS)
 def test_a_deep_network_compiles_no_more_than_one_of_two_layers(toy, name):
     train_toy(toy, architecture(name, widths=(9, 9)))
-    counts = train.train_epochs._cache_size(), pathway._advance._cache_size()
+    counts = program.train_epochs._cache_size(), pathway._advance._cache_size()
     layers = train_toy(toy, architecture(name, widths=(9, 9, 9, 9)))
     # Going on from a later layer than the first is the one thing that is new.
-    found = train.train_epochs._cache_size(), pathway._advance._cache_size()
+    found = program.train_epochs._cache_size(), pathway._advance._cache_size()
     assert found == (counts[0], counts[1] + 1)
     assert len({float(layer.losses[-1]) for layer in layers}) == 4
 
 
 def test_wrong_labels_are_uniform_over_the_wrong_ones():
     labels = jnp.repeat(jnp.arange(5), 20000)
-    wrong = train.draw_wrong_labels(jax.random.key(0), labels, 5)
+    wrong = program.draw_wrong_labels(jax.random.key(0), labels, 5)
     counts = np.zeros((5, 5), int)
     np.add.at(counts, (np.asarray(labels), np.asarray(wrong)), 1)
     assert (np.diag(counts) == 0).all()
@@ -169,7 +171,7 @@ def test_wrong_labels_are_uniform_over_the_wrong_ones():
 )
 def test_every_example_is_seen_in_every_epoch(batch_size, num_batches):
     orders = [
-        np.asarray(train.shuffle(jax.random.key(k), 11, batch_size)) for k in (0, 1)
+        np.asarray(program.shuffle(jax.random.key(k), 11, batch_size)) for k in (0, 1)
     ]
     for order in orders:
         assert order.shape == (num_batches, batch_size)

@@ -16,7 +16,7 @@ from typing import Any
 from absl import flags
 
 from experiments.benchmark import cases
-from ffjax import commandline
+from ffjax import cli
 from ffjax.errors import UserError
 
 
@@ -156,4 +156,4 @@ def _progress(text: str) -> None:
 
 
 if __name__ == "__main__":
-    commandline.run(main, define_flags)
+    cli.run(main, define_flags)

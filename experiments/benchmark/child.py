@@ -36,8 +36,8 @@ def measure_memory(framework: str, pathway: str, size: cases.Size) -> dict[str, 
     """Peak bytes of a process: with everything loaded, and after training."""
     dataset = cases.load_images(size)
     widths = (size.width,) * size.num_layers
-    train = _train_ffjax if framework == "ffjax" else _train_torch
-    work = train(pathway, widths, size, dataset)
+    program = _train_ffjax if framework == "ffjax" else _train_torch
+    work = program(pathway, widths, size, dataset)
     loaded = _peak_bytes()
     work()
     return {"loaded": loaded, "peak": _peak_bytes()}
@@ -47,8 +47,10 @@ def _train_ffjax(pathway, widths, size, dataset):
     import jax
     import jax.numpy as jnp
 
-    from ffjax import evaluate, goodness, train
-    from ffjax.pathway import Architecture
+    from ffjax.model import evaluate
+    from ffjax import goodness
+    from ffjax.training import program
+    from ffjax.model.pathway import Architecture
 
     arch = Architecture(
         pathway=pathway,
@@ -62,7 +64,7 @@ def _train_ffjax(pathway, widths, size, dataset):
     key = jax.random.key(0)
 
     def work():
-        layers = train.train_network(
+        layers = program.train_network(
             arch,
             key,
             dataset.train_images,
@@ -130,14 +132,17 @@ def measure_start() -> dict[str, float]:
     started = time.perf_counter()
     import jax
 
-    from ffjax import config, data, demo, machine, pathway, train
+    from ffjax import config, data, demo
+    from ffjax.runs import machine
+    from ffjax.model import pathway
+    from ffjax.training import program
 
     machine.use_compilation_cache()
     imported = time.perf_counter()
     spec = config.expand(demo.get_config(), {})[0].spec
     dataset = data.load(spec.dataset, train_limit=spec.batch_size)
     arch = spec.architecture(dataset.num_classes)
-    layer = train.train_layer(
+    layer = program.train_layer(
         arch,
         0,
         jax.random.key(0),

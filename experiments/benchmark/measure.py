@@ -18,7 +18,9 @@ import numpy as np
 import torch
 
 from experiments.benchmark import cases, recipe
-from ffjax import data, evaluate, goodness, pathway, train
+from ffjax import data, goodness
+from ffjax.model import evaluate, pathway
+from ffjax.training import program
 
 Row = dict[str, Any]
 
@@ -45,7 +47,7 @@ class Bench:
         self.torch_images = torch.from_numpy(dataset.train_images.copy())
         self.torch_labels = torch.from_numpy(dataset.train_labels.astype(np.int64))
         self.torch_test_images = torch.from_numpy(dataset.test_images.copy())
-        self.hyper = train.Hyper(
+        self.hyper = program.Hyper(
             jnp.float32(cases.LEARNING_RATE), jnp.float32(cases.THRESHOLD)
         )
 
@@ -67,7 +69,7 @@ class Bench:
                 inputs = pathway.advance(arch, index - 1, layers[-1][0], inputs)
                 jax.block_until_ready(inputs)  # not a part of the compilation
             key = jax.random.key(index)
-            state = train.init_layer(arch, index, key, inputs.shape[-1])
+            state = program.init_layer(arch, index, key, inputs.shape[-1])
             epochs = functools.partial(self._epochs, arch, index, key, inputs)
             # No epochs at all: only the compilation.
             compile_s, (state, _) = timed(functools.partial(epochs, state, 0))
@@ -186,7 +188,7 @@ class Bench:
         losses = jnp.full((self.size.start_epochs,), jnp.nan, jnp.float32)
         if not lower:
             arch, index = pathway.as_program(arch, index)
-        return train.train_epochs(
+        return program.train_epochs(
             state,
             losses,
             key,
@@ -204,7 +206,7 @@ class Bench:
     def _one_epoch(self, prepared, index, key, inputs, lower):
         arch = prepared.arch
         width = pathway.input_width(arch, lower, inputs)
-        state = train.init_layer(arch, index, key, width)
+        state = program.init_layer(arch, index, key, width)
         params, goodness_state = jax.tree.map(jnp.copy, prepared.layers[index])
         state = state.replace(params=params, goodness_state=goodness_state)
         jax.block_until_ready(state)
@@ -219,8 +221,8 @@ class Bench:
         optimizer = torch.optim.Adam(parameters, cases.LEARNING_RATE, fused=fused)
         # The batches of train.train_epochs.
         order_key, label_key = jax.random.split(jax.random.fold_in(key, 0))
-        order = train.shuffle(order_key, len(self.labels), self.size.batch_size)
-        wrong = train.draw_wrong_labels(label_key, self.labels[order], self.num_classes)
+        order = program.shuffle(order_key, len(self.labels), self.size.batch_size)
+        wrong = program.draw_wrong_labels(label_key, self.labels[order], self.num_classes)
         batches = list(zip(_to_torch(order), _to_torch(wrong), strict=True))
         result = timed(
             lambda: recipe.train_epoch(

@@ -16,7 +16,7 @@ import torch
 from rich import box, console, table
 
 from experiments.benchmark import cases
-from ffjax import files
+from ffjax import atomic
 
 matplotlib.use("Agg")
 
@@ -418,9 +418,9 @@ def print_tables(found: dict[str, Any]) -> None:
 def write(found: dict[str, Any], folder: pathlib.Path) -> None:
     """The numbers as JSON, the tables as Markdown and the chart as PNG."""
     content = json.dumps({**found, "goals": goals(found)}, indent=1)
-    files.write_text(folder / "benchmark.json", content + "\n")
-    files.write_text(folder / "benchmark.md", _markdown(found))
-    files.write_bytes(folder / "benchmark.png", _chart(found))
+    atomic.write_text(folder / "benchmark.json", content + "\n")
+    atomic.write_text(folder / "benchmark.md", _markdown(found))
+    atomic.write_bytes(folder / "benchmark.png", _chart(found))
 
 
 def _markdown(found) -> str:

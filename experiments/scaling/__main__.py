@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 
-from ffjax import results
+from ffjax import records
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _LIMIT = 1.5  # percent: what rounding changed at most, see SCALING.md
@@ -123,7 +123,7 @@ def _descends(pid, ancestor):
 
 
 def _accuracies(folder):
-    records, problems = results.read_all(folder / "work")
+    records, problems = records.read_all(folder / "work")
     if problems:
         sys.exit("\n".join(problems))
     return {(record["cell"], record["seed"]): record["accuracy"] for record in records}

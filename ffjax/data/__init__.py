@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from absl import logging
 
-from ffjax.data import cache, catalog, npz, prepared, raw
+from ffjax.data import cache, catalog, npz, tfds, official
 from ffjax.errors import UserError
 
 
@@ -48,7 +48,7 @@ DATASETS = catalog.DATASETS
 
 _CACHE_VERSION = 1  # raise it when decoding or the order changes
 _BLOCK = 2**18  # pixels handled at once, so that what is made on the way stays small
-_MINI = pathlib.Path(__file__).parents[1] / "assets" / "fashion_mini.npz"
+_MINI = pathlib.Path(__file__).with_name("fashion_mini.npz")
 _MINI_SHA256 = "a5fdc29cbc275e52834f77cf5e82961e1d4d542bb66ddf9b8b3fd861220cdfc3"
 
 
@@ -95,7 +95,7 @@ def load(
     else:
         path = pathlib.Path(name).expanduser()
         arrays, _ = _canonical(npz.read(path))
-        source = {"kind": "npz", "files": {path.name: raw.checksum(path)}}
+        source = {"kind": "npz", "files": {path.name: official.checksum(path)}}
     if name in DATASETS:
         class_names = DATASETS[name].class_names
     else:
@@ -129,7 +129,7 @@ def load(
     )
 
 
-def _read_mini() -> tuple[raw.Arrays, dict[str, Any]]:
+def _read_mini() -> tuple[official.Arrays, dict[str, Any]]:
     try:
         content = _MINI.read_bytes()
     except OSError as error:
@@ -143,20 +143,20 @@ def _read_mini() -> tuple[raw.Arrays, dict[str, Any]]:
             "the file is damaged: install ffjax anew"
         )
     with np.load(io.BytesIO(content), allow_pickle=False) as file:
-        arrays = raw.Arrays(*(file[field] for field in raw.Arrays._fields))
+        arrays = official.Arrays(*(file[field] for field in official.Arrays._fields))
     source = {"kind": "embedded", "files": {_MINI.name: checksum}}
     return _canonical(arrays)[0], source
 
 
-def _read_named(name: str, data_dir: str) -> tuple[raw.Arrays, dict[str, Any]]:
+def _read_named(name: str, data_dir: str) -> tuple[official.Arrays, dict[str, Any]]:
     """Reads one of the six from the cache, its raw files or a prepared TFDS folder."""
     root = _root(data_dir)
-    if found := raw.find(name, root / name):
+    if found := official.find(name, root / name):
         kind, folder, paths = "raw", root / name, found.paths
     else:
-        folder = prepared.find(name, root) or _prepare(name, root)
-        kind, paths = "tfds", prepared.files(folder)
-    checksums = {path: raw.checksum(path) for path in paths}
+        folder = tfds.find(name, root) or _prepare(name, root)
+        kind, paths = "tfds", tfds.files(folder)
+    checksums = {path: official.checksum(path) for path in paths}
     source: dict[str, Any] = {
         "kind": kind,
         "files": {path.name: checksum for path, checksum in checksums.items()},
@@ -168,7 +168,7 @@ def _read_named(name: str, data_dir: str) -> tuple[raw.Arrays, dict[str, Any]]:
     else:
         if kind == "raw":
             _check_owner(name, checksums)
-        arrays = raw.read(found) if found else prepared.read(folder)
+        arrays = official.read(found) if found else tfds.read(folder)
         _check_arrays(name, folder, arrays)
         arrays, digests = _canonical(arrays)
         verified = _check_content(name, folder, checksums, digests)
@@ -202,21 +202,21 @@ def _root(data_dir: str) -> pathlib.Path:
 def _prepare(name: str, root: pathlib.Path) -> pathlib.Path:
     """Has TFDS download and prepare a dataset that is not there."""
     wanted = (
-        f"put the official files ({raw.missing(name, root / name)}; "
+        f"put the official files ({official.missing(name, root / name)}; "
         f"from {DATASETS[name].home}) into {root / name}"
     )
-    if not prepared.has_tensorflow():
+    if not tfds.has_tensorflow():
         raise UserError(
             f"dataset={name!r}: not found in {root}; {wanted}, or let TFDS download "
             "and prepare it: pip install 'ffjax[tfds]'"
         )
     logging.info("%s: not found in %s, so TFDS downloads and prepares it", name, root)
     try:
-        return prepared.prepare(name, root)
+        return tfds.prepare(name, root)
     except Exception as error:  # TFDS raises nearly anything where there is no network
         raise UserError(
             f"dataset={name!r}: not found in {root}, and TFDS could not download and "
-            f"prepare it ({prepared.first_line(error)}); {wanted}"
+            f"prepare it ({tfds.first_line(error)}); {wanted}"
         ) from None
 
 
@@ -233,7 +233,7 @@ def _check_owner(name: str, checksums: dict[pathlib.Path, str]) -> None:
             raise UserError(f"{path}: is {file} of {owner}, expected that of {name}")
 
 
-def _check_arrays(name: str, folder: pathlib.Path, arrays: raw.Arrays) -> None:
+def _check_arrays(name: str, folder: pathlib.Path, arrays: official.Arrays) -> None:
     definition = DATASETS[name]
     for split, images, labels, size in (
         ("training", *arrays[:2], definition.train_size),
@@ -266,7 +266,7 @@ def _check_content(
     strange = [
         path
         for path, checksum in checksums.items()
-        if not raw.is_published(name, path, checksum)
+        if not official.is_published(name, path, checksum)
     ]
     if not strange or digests == DATASETS[name].digests:
         return True
@@ -291,11 +291,11 @@ def _check_content(
     return False
 
 
-def _canonical(arrays: raw.Arrays) -> tuple[raw.Arrays, tuple[str, str]]:
+def _canonical(arrays: official.Arrays) -> tuple[official.Arrays, tuple[str, str]]:
     """The arrays in their fixed order, and a digest of the content of each split."""
     train, train_digest = _canonical_split(*arrays[:2])
     test, test_digest = _canonical_split(*arrays[2:])
-    return raw.Arrays(*train, *test), (train_digest, test_digest)
+    return official.Arrays(*train, *test), (train_digest, test_digest)
 
 
 def _canonical_split(

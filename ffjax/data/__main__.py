@@ -8,8 +8,8 @@ import pathlib
 
 from absl import flags
 
-from ffjax import commandline, data, files
-from ffjax.data import look
+from ffjax import cli, data, atomic
+from ffjax.data import preview
 from ffjax.errors import UserError
 
 
@@ -40,19 +40,19 @@ def main() -> int:
     """Prints the facts and writes the sheet."""
     values = flags.FLAGS
     dataset = data.load(values.dataset, data_dir=values.data_dir)
-    print(look.describe(dataset))
+    print(preview.describe(dataset))
     path = pathlib.Path(values.output or f"{pathlib.Path(dataset.name).stem}.png")
     content = io.BytesIO()
-    look.draw(dataset).save(content, "PNG")
+    preview.draw(dataset).save(content, "PNG")
     try:
-        files.write_bytes(path, content.getvalue(), make_folder=False)
+        atomic.write_bytes(path, content.getvalue(), make_folder=False)
     except OSError as error:
         raise UserError(
             f"output={str(path)!r}: cannot be written ({error.strerror})"
         ) from None
-    print(f"{look.PER_CLASS} training images of each class: {path}")
+    print(f"{preview.PER_CLASS} training images of each class: {path}")
     return 0
 
 
 if __name__ == "__main__":
-    commandline.run(main, define_flags)
+    cli.run(main, define_flags)

@@ -15,14 +15,14 @@ import tensorflow_datasets as tfds
 from tensorflow_datasets.core.download import checksums
 from tensorflow_datasets.core.utils import Size
 
-from ffjax.data import catalog, raw
+from ffjax.data import catalog, official
 
 
 class _Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
     """Images and labels, read from the official files."""
 
     VERSION = tfds.core.Version("1.0.0")
-    _read: Callable[..., raw.Arrays]
+    _read: Callable[..., official.Arrays]
 
     def _make_info(
         self, *, homepage: str, licence: str, citation: str
@@ -73,7 +73,7 @@ class Usps(_Builder):
     """Handwritten digits from US envelopes, deslanted and scaled to 16 x 16 pixels."""
 
     url_infos = _url_infos("usps")
-    _read = staticmethod(raw.read_usps_text)
+    _read = staticmethod(official.read_usps_text)
 
     def _info(self) -> tfds.core.DatasetInfo:
         return self._make_info(
@@ -92,7 +92,7 @@ class Svhn(_Builder):
     """House numbers from street views, cropped to 32 x 32 pixels around one digit."""
 
     url_infos = _url_infos("svhn")
-    _read = staticmethod(raw.read_svhn)
+    _read = staticmethod(official.read_svhn)
 
     def _info(self) -> tfds.core.DatasetInfo:
         return self._make_info(
@@ -112,7 +112,7 @@ class EmnistLetters(_Builder):
     """Handwritten letters of both cases in 26 balanced classes, 28 x 28, upright."""
 
     url_infos = _url_infos("emnist_letters")
-    _read = staticmethod(raw.read_emnist)
+    _read = staticmethod(official.read_emnist)
 
     def _info(self) -> tfds.core.DatasetInfo:
         return self._make_info(

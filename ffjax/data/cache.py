@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from absl import logging
 
-from ffjax import files
-from ffjax.data import raw
+from ffjax import atomic
+from ffjax.data import official
 from ffjax.errors import UserError
 
 VARIABLE = "FFJAX_CACHE_DIR"
@@ -30,7 +30,7 @@ def folder() -> pathlib.Path:
     return pathlib.Path(base).expanduser() / "ffjax"
 
 
-def read(entry: str) -> tuple[raw.Arrays, dict[str, Any]] | None:
+def read(entry: str) -> tuple[official.Arrays, dict[str, Any]] | None:
     """The arrays and facts stored under ``entry``; None if absent or damaged."""
     import safetensors  # here: a start with the embedded dataset needs none of it
 
@@ -40,7 +40,7 @@ def read(entry: str) -> tuple[raw.Arrays, dict[str, Any]] | None:
     try:
         with safetensors.safe_open(path, framework="np") as file:
             facts = json.loads((file.metadata() or {}).get("facts", "{}"))
-            arrays = raw.Arrays(*(file.get_tensor(key) for key in raw.Arrays._fields))
+            arrays = official.Arrays(*(file.get_tensor(key) for key in official.Arrays._fields))
         if facts.pop("sha256", None) != _checksum(arrays):
             raise ValueError("checksum differs")
     except (OSError, ValueError, safetensors.SafetensorError) as error:
@@ -49,7 +49,7 @@ def read(entry: str) -> tuple[raw.Arrays, dict[str, Any]] | None:
     return arrays, facts
 
 
-def write(entry: str, arrays: raw.Arrays, facts: dict[str, Any]) -> None:
+def write(entry: str, arrays: official.Arrays, facts: dict[str, Any]) -> None:
     """Stores arrays and facts under ``entry``, whole or not at all.
 
     Where that fails, a run goes on without a cache, after a warning; it is an error
@@ -65,7 +65,7 @@ def write(entry: str, arrays: raw.Arrays, facts: dict[str, Any]) -> None:
         metadata={"facts": json.dumps({**facts, "sha256": _checksum(arrays)})},
     )
     try:
-        files.write_bytes(path, content)
+        atomic.write_bytes(path, content)
     except OSError as error:
         message = f"{path}: cannot write the cache ({error.strerror})"
         if os.environ.get(VARIABLE):
@@ -80,7 +80,7 @@ def _path(entry: str) -> pathlib.Path:
     return folder() / f"{entry}.safetensors"
 
 
-def _checksum(arrays: raw.Arrays) -> str:
+def _checksum(arrays: official.Arrays) -> str:
     digest = hashlib.sha256()
     for array in arrays:
         digest.update(f"{array.dtype.str}{array.shape}".encode())

@@ -6,22 +6,22 @@ import zlib
 
 import numpy as np
 
-from ffjax.data import raw
+from ffjax.data import official
 from ffjax.errors import UserError
 
 
-def read(path: pathlib.Path) -> raw.Arrays:
+def read(path: pathlib.Path) -> official.Arrays:
     """Reads and checks a user's own dataset: uint8 or float64 images, labels from 0."""
     try:
         # Opened here: np.load leaves a file that it cannot read open.
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-            absent = [key for key in raw.Arrays._fields if key not in file]
+            absent = [key for key in official.Arrays._fields if key not in file]
             if absent:
                 raise UserError(
                     f"{path}: has no array {absent[0]!r}, expected "
-                    f"{', '.join(raw.Arrays._fields)}"
+                    f"{', '.join(official.Arrays._fields)}"
                 )
-            arrays = raw.Arrays(*(file[key] for key in raw.Arrays._fields))
+            arrays = official.Arrays(*(file[key] for key in official.Arrays._fields))
     except UserError:
         raise
     except OSError as error:
@@ -50,7 +50,7 @@ def read(path: pathlib.Path) -> raw.Arrays:
             f"{path}: test_labels has the label {test[1].max()}, "
             f"expected 0 to {num_classes - 1} as in train_labels"
         )
-    return raw.Arrays(*train, *test)
+    return official.Arrays(*train, *test)
 
 
 def _check_split(

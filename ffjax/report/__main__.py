@@ -7,7 +7,7 @@ import sys
 
 from absl import flags
 
-from ffjax import commandline
+from ffjax import cli
 from ffjax.errors import UserError
 from ffjax.report import contents, page
 
@@ -33,4 +33,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    commandline.run(main, define_flags)
+    cli.run(main, define_flags)

@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ffjax import paper, results
+from ffjax import paper, records
 
 METHOD = (
     "trainer",
@@ -35,7 +35,7 @@ class Cell:
     seeds: tuple[int, ...]
     accuracies: tuple[float, ...]  # one a seed, in percent
     std: float | None  # over the seeds, ddof = 1; None with fewer than two
-    runs: tuple[results.Record, ...] = ()
+    runs: tuple[records.Record, ...] = ()
 
     @property
     def mean(self) -> float | None:
@@ -105,9 +105,9 @@ def number(value: Any) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def gather(records: Iterable[results.Record]) -> list[Cell]:
+def gather(records: Iterable[records.Record]) -> list[Cell]:
     """Groups records into cells, in the order in which the cells first appear."""
-    groups: dict[tuple[str, str], list[results.Record]] = {}
+    groups: dict[tuple[str, str], list[records.Record]] = {}
     for record in records:
         key = (record["cell"], json.dumps(record["spec"], sort_keys=True))
         groups.setdefault(key, []).append(record)

@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ffjax import paper, results
+from ffjax import paper, records
 from ffjax.report import cells as cells_lib
 
 HOLDS = "holds"
@@ -200,14 +200,14 @@ def judge(claim: Claim, scope: Scope) -> Finding:
     return finding
 
 
-def audit(records: Iterable[results.Record]) -> list[Verdict]:
+def audit(records: Iterable[records.Record]) -> list[Verdict]:
     """Every claim, judged on the records at the paper's own settings."""
     found = [cell for cell in cells_lib.gather(records) if paper.at_settings(cell.spec)]
     return _verdicts(CLAIMS, Scope(found))
 
 
 def audit_settings(
-    records: Iterable[results.Record],
+    records: Iterable[records.Record],
 ) -> dict[cells_lib.Setting, list[Verdict]]:
     """The claims that can be judged at each other setting, with the cells at hand."""
     gathered = cells_lib.gather(records)

@@ -7,7 +7,7 @@ import pathlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ffjax import results
+from ffjax import records
 from ffjax.errors import UserError
 from ffjax.report import cells as cells_lib
 from ffjax.report import claims, tables
@@ -27,7 +27,7 @@ class Failure:
 class Contents:
     """Everything that a report is drawn from."""
 
-    records: list[results.Record]
+    records: list[records.Record]
     cells: list[cells_lib.Cell]
     groups: dict[cells_lib.Setting, list[cells_lib.Cell]]
     texts: dict[cells_lib.Setting, str]  # the settings' names
@@ -40,7 +40,7 @@ class Contents:
 
 def read(workdir: str | os.PathLike[str]) -> Contents:
     """Reads a workdir; what cannot be read is listed, not fatal."""
-    records, problems = results.read_all(workdir)
+    records, problems = records.read_all(workdir)
     failures, more = _read_failures(pathlib.Path(workdir), records)
     problems += more
     if not records and not failures:
@@ -65,7 +65,7 @@ def read(workdir: str | os.PathLike[str]) -> Contents:
 
 
 def _read_failures(
-    workdir: pathlib.Path, records: Iterable[results.Record]
+    workdir: pathlib.Path, records: Iterable[records.Record]
 ) -> tuple[list[Failure], list[str]]:
     done = {(record["cell"], record["seed"]) for record in records}
     failures, problems = [], []

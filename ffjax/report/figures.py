@@ -12,7 +12,7 @@ import matplotlib
 from matplotlib import figure, ticker
 from matplotlib.backends import backend_agg
 
-from ffjax import files
+from ffjax import atomic
 
 _STYLE: dict[Any, Any] = {
     "font.size": 8,
@@ -104,7 +104,7 @@ def _save(
         metadata = {"CreationDate": None} if ending == "pdf" else None
         sheet.savefig(out, format=ending, metadata=metadata)
         sheet.set_layout_engine("none")  # laid out once is enough, and it takes long
-        files.write_bytes(folder / f"{name}.{ending}", out.getvalue())
+        atomic.write_bytes(folder / f"{name}.{ending}", out.getvalue())
     return [f"figures/{name}.{ending}" for ending in ("png", "pdf")]
 
 

@@ -23,7 +23,7 @@ import markupsafe
 from rich import table as rich_table
 from rich import text as rich_text
 
-from ffjax import files, paper, results
+from ffjax import atomic, paper, records
 from ffjax.errors import UserError
 from ffjax.report import cells as cells_lib
 from ffjax.report import claims, export, tables
@@ -71,7 +71,7 @@ def _write_files(
     extra: list[str] = []
     if figures:
         for name, text in export.texts(contents).items():
-            files.write_bytes(folder / name, _encoded(text))
+            atomic.write_bytes(folder / name, _encoded(text))
             extra.append(name)
         from ffjax.report import figures as figures_lib  # matplotlib takes its time
 
@@ -79,7 +79,7 @@ def _write_files(
         extra += figures_lib.write(folder / "figures", views, labels)
     path = folder / "index.html"
     page = _page(contents, views, live=not figures, extra=extra)
-    files.write_bytes(path, _encoded(page))
+    atomic.write_bytes(path, _encoded(page))
     return path
 
 
@@ -223,7 +223,7 @@ def _cell_data(cell: cells_lib.Cell, contents: contents_lib.Contents) -> dict[st
     }
 
 
-def _run_data(run: results.Record) -> dict[str, Any]:
+def _run_data(run: records.Record) -> dict[str, Any]:
     facts = {
         "accuracy of the concatenation alone": _percent(run["accuracy_concat"]),
         "validation accuracy": _percent(run.get("accuracy_valid")),
@@ -265,7 +265,7 @@ def _run_data(run: results.Record) -> dict[str, Any]:
     }
 
 
-def _status(run: results.Record) -> str:
+def _status(run: records.Record) -> str:
     """The status, with layer and epoch from 1 where it diverged."""
     place = run.get("diverged_at")
     if run["status"] != "diverged" or not isinstance(place, dict):
@@ -287,7 +287,7 @@ def _plain(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _versions(records: Iterable[results.Record]) -> str:
+def _versions(records: Iterable[records.Record]) -> str:
     """The versions, where all records agree on them."""
     found = {
         ", ".join(f"{name} {version}" for name, version in run["versions"].items())
@@ -312,7 +312,7 @@ def _shade(value: float, low: float, high: float) -> dict[str, str]:
     }
 
 
-def summary_table(records: Iterable[results.Record]) -> rich_table.Table:
+def summary_table(records: Iterable[records.Record]) -> rich_table.Table:
     """A small table for the terminal: ours, best first, and the paper's number."""
     found = cells_lib.gather(records)
     groups = cells_lib.by_setting(found)

@@ -8,7 +8,7 @@ and floor (where the y axis is cut, or None). Nothing here imports jax.
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ffjax import paper, results
+from ffjax import paper, records
 from ffjax.report import cells as cells_lib
 from ffjax.report import tables
 
@@ -305,7 +305,7 @@ def short_name(cell: Cell) -> str:
     return f"{name}, {parameter}" if parameter else name
 
 
-def loss_lists(run: results.Record) -> list[list[float | None]]:
+def loss_lists(run: records.Record) -> list[list[float | None]]:
     """The losses, layer by epoch; None where one was not finite."""
     return [
         [cells_lib.number(loss) for loss in layer]

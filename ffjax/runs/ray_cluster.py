@@ -24,10 +24,11 @@ from typing import Any, NamedTuple
 from absl import flags
 
 import ffjax
-from ffjax import config, cost, data, local, machine, plan, trial
+from ffjax import config, data
+from ffjax.runs import cost, local, machine, order, attempt
 from ffjax.errors import UserError
-from ffjax.ledger import Ledger
-from ffjax.plan import Run
+from ffjax.runs.workdir import Ledger
+from ffjax.runs.order import Run
 
 _CONNECT_SECONDS = 10.0  # for a first sign of life of a cluster
 _JOIN_SECONDS = 60.0  # for a cluster to take us in
@@ -132,7 +133,7 @@ class Driver:
         """Sees to it that runs are done; returns those that other processes have."""
         theirs: list[Run] = []
         size = self._group_size or (_GPU_BATCH if self._gpus else 1)
-        batches = plan.groups(pending, lambda _: size)
+        batches = order.groups(pending, lambda _: size)
         batch = next(batches, None)
         able_at = time.monotonic()
         while batch or self._tasks:
@@ -224,7 +225,7 @@ class Driver:
             self._ledger.release(task.runs)
 
     def _send_dataset(self, ray: Any, spec: config.RunSpec) -> Any:
-        key = plan.dataset_key(spec)
+        key = order.dataset_key(spec)
         if key not in self._datasets:
             dataset = self._ledger.load(spec)
             self._ledger.tell_once(local.describe(dataset))
@@ -265,7 +266,7 @@ class Driver:
 
 
 def run_task(
-    members: Sequence[trial.Member],
+    members: Sequence[attempt.Member],
     dataset: data.Dataset,
     group_size: int,
     cpus: float | None,
@@ -293,16 +294,16 @@ def run_task(
     here = machine.here(share=share)
     told: list[str] = []
     outcomes: list[dict[str, Any] | Exception] = []
-    size = trial.group_size(members[0][0], here, group_size)
+    size = attempt.group_size(members[0][0], here, group_size)
     for first in range(0, len(members), size):
         part = members[first : first + size]
         for spec, _ in part:
             _PROGRAMS.use(spec)
-        outcomes += trial.attempt(
+        outcomes += attempt.attempt(
             part,
             dataset,
             here,
-            on_halved=lambda half, error: told.append(trial.halved(half, error)),
+            on_halved=lambda half, error: told.append(attempt.halved(half, error)),
         )
     faulthandler.cancel_dump_traceback_later()
     seconds = time.monotonic() - started
@@ -312,7 +313,7 @@ def run_task(
 _PROGRAMS = local.Programs()  # of this worker
 
 
-def patience(members: Sequence[trial.Member], cpus: float | None) -> float:
+def patience(members: Sequence[attempt.Member], cpus: float | None) -> float:
     """Seconds after which a task is taken for hung: far more than it can need."""
     expected = sum(cost.cpu_seconds(spec) for spec, _ in members)
     return 600 + 20 * expected * max(1.0, 2 / (cpus or 2))

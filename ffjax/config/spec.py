@@ -18,12 +18,15 @@ from typing import Any
 import ml_collections
 from ml_collections import config_dict
 
-from ffjax import backprop, data, goodness, layer, params
+from ffjax.training import backprop
+from ffjax import data, goodness
+from ffjax.model import layer
+from ffjax.config import goodness_params
 from ffjax.errors import UserError
-from ffjax.evaluate import ENSEMBLES
-from ffjax.objective import LOSSES, NEGATIVES, USES_THRESHOLD, Objective
-from ffjax.pathway import NORMALISATIONS, PATHWAYS, Architecture
-from ffjax.train import SCHEDULES, Optimizer
+from ffjax.model.evaluate import ENSEMBLES
+from ffjax.training.objective import LOSSES, NEGATIVES, USES_THRESHOLD, Objective
+from ffjax.model.pathway import NORMALISATIONS, PATHWAYS, Architecture
+from ffjax.training.program import SCHEDULES, Optimizer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +77,7 @@ class RunSpec:
             for name, field in _PARAM_FIELDS.items()
             if name in known and getattr(self, field) is not None
         }
-        return {**values, **params.parse(self.goodness_params)}
+        return {**values, **goodness_params.parse(self.goodness_params)}
 
     def architecture(self, num_classes: int) -> Architecture:
         """The network of this run."""
@@ -238,7 +241,7 @@ def expand(
     cells = _grid_cells(grid, flat, forced)
     for name, value in chosen.items():  # an impossible value is told as such
         if name == "goodness_params":  # whose names depend on the cell's function
-            params.parse(value)
+            goodness_params.parse(value)
         else:
             make_spec(**{name: value})
     kept = [cell for cell in cells.values() if _is_chosen(cell.spec, chosen)]
@@ -323,7 +326,7 @@ def _canonical_params(spec: RunSpec) -> str:
         for name, default in known.items()
         if name not in _PARAM_FIELDS and type(default) in (int, float)
     }
-    given = params.parse(spec.goodness_params)
+    given = goodness_params.parse(spec.goodness_params)
     for name in given:
         if name not in numbers:
             allowed = ", ".join(numbers) or "none"
@@ -336,8 +339,8 @@ def _canonical_params(spec: RunSpec) -> str:
         if type(numbers[name]) is float:
             given[name] = float(given[name])
     if ":" not in spec.goodness:  # so that the paper's runs keep their names
-        return params.render({k: v for k, v in given.items() if v != numbers[k]})
-    return params.render({**numbers, **given})
+        return goodness_params.render({k: v for k, v in given.items() if v != numbers[k]})
+    return goodness_params.render({**numbers, **given})
 
 
 def check_field_name(name: str) -> None:
@@ -399,7 +402,7 @@ def _is_chosen(spec: RunSpec, chosen: Mapping[str, Any]) -> bool:
     for name, value in chosen.items():
         found = getattr(spec, name)
         if name == "goodness_params":
-            if not params.parse(value).items() <= params.parse(found).items():
+            if not goodness_params.parse(value).items() <= goodness_params.parse(found).items():
                 return False
         elif isinstance(value, float) and isinstance(found, float):
             if not math.isclose(found, value, rel_tol=1e-9):
@@ -481,7 +484,7 @@ def _check_field(name: str, value: Any) -> None:
 
 _NAMES = {
     "dataset": f"one of {', '.join(data.DATASETS)}, or the path of an .npz file",
-    "goodness_params": params.ALLOWED,
+    "goodness_params": goodness_params.ALLOWED,
     "goodness": f"one of {', '.join(goodness.GOODNESS)}, or module:function",
     "seeds": "integers >= 0, separated by commas",
     "data_dir": "a folder with prepared TFDS datasets or the official files",

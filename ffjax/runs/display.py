@@ -13,7 +13,7 @@ import rich.table
 import rich.text
 from rich import progress_bar
 
-from ffjax import paper, results
+from ffjax import paper, records
 
 # Seconds between two lines about the same layer in a file.
 _LINE_SECONDS = 10.0
@@ -82,7 +82,7 @@ class Display:
         """A line that stays; file names and numbers are printed as they are."""
         self.console.print(text, markup=False)
 
-    def found_record(self, record: results.Record, work: float, before: bool) -> None:
+    def found_record(self, record: records.Record, work: float, before: bool) -> None:
         """A run was done by another process, before this one started or since."""
         self._num_done += 1
         self._work_left -= work
@@ -105,7 +105,7 @@ class Display:
             self.print(f"  {name}{self._run.text()}")
 
     def finish_run(
-        self, name: str, record: results.Record, work: float, seconds: float
+        self, name: str, record: records.Record, work: float, seconds: float
     ) -> None:
         """A run, perhaps of several that were started together, has its record."""
         result = f"{record['accuracy']:.2f} %"
@@ -148,7 +148,7 @@ class Display:
                 line += [self._time_left(), self._best_text()]
             self.print(" · ".join(filter(None, line)))
 
-    def _keep_best(self, record: results.Record) -> None:
+    def _keep_best(self, record: records.Record) -> None:
         self._dataset = str(record["spec"].get("dataset"))
         best = self._best.get(self._dataset)
         if best is None or record["accuracy"] > best[0]:
@@ -272,7 +272,7 @@ def duration(seconds: float) -> str:
     return f"{seconds // 3600} h {seconds % 3600 // 60} min"
 
 
-def summarise(display: Display, record: results.Record, workdir: str) -> None:
+def summarise(display: Display, record: records.Record, workdir: str) -> None:
     """The last lines of a single run: what came out and where it is."""
     spec = record["spec"]
     if record["status"] == "diverged":
@@ -307,7 +307,7 @@ def summarise(display: Display, record: results.Record, workdir: str) -> None:
             f"{duration(times['train_s'])} training, {times['compile_s']:.1f} s "
             f"compiling, {times['eval_s']:.1f} s evaluating on {record['device']}"
         )
-    path = results.record_path(workdir, record["cell"], record["seed"])
+    path = records.record_path(workdir, record["cell"], record["seed"])
     display.print(f"record: {path}")
 
 

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple, overload
 import jax
 import jax.numpy as jnp
 
-from ffjax import norm
+from ffjax.model import normalise
 from ffjax.entmax import entmax as _entmax
 from ffjax.errors import UserError
 
@@ -266,7 +266,7 @@ def _shifted_standard_moment(h: jax.Array, shifts: jax.Array, *, p: int) -> jax.
     """``_standard_moment`` of h + v_y for each row v_y of the shifts."""
     if p <= 2:
         return jnp.zeros((*h.shape[:-1], shifts.shape[0]), h.dtype)
-    c, d = norm.centre(h), norm.centre(shifts)
+    c, d = normalise.centre(h), normalise.centre(shifts)
     # A standard moment does not depend on a common scale. These, constants to the
     # derivative, keep the powers in range.
     square = jax.lax.stop_gradient(jnp.mean(d * d))
@@ -308,7 +308,7 @@ def sos(h: jax.Array) -> jax.Array:
 @register
 def variance(h: jax.Array) -> jax.Array:
     r"""g = (1/d) sum_i (h_i - mu)^2, the biased variance (section 3.4)."""
-    return jnp.mean(jnp.square(norm.centre(h)), axis=-1)
+    return jnp.mean(jnp.square(normalise.centre(h)), axis=-1)
 
 
 @register
@@ -377,7 +377,7 @@ def contrast_topk(h: jax.Array, *, fraction: float = 0.01) -> jax.Array:
 @register
 def ln_topk(h: jax.Array, *, fraction: float = 0.02) -> jax.Array:
     r"""g = g_topk(LN(h)), LN without trainable scale and shift (section 3.4)."""
-    return _mean_of_largest(norm.layer_norm(h), _count(fraction, h.shape[-1]))
+    return _mean_of_largest(normalise.layer_norm(h), _count(fraction, h.shape[-1]))
 
 
 @register
@@ -398,7 +398,7 @@ def burstiness(h: jax.Array) -> jax.Array:
 @register
 def ln_burstiness(h: jax.Array) -> jax.Array:
     r"""g = g_burst(LN(h)), the same up to the eps in LN (section 4.3, appendix E)."""
-    return _standard_moment(norm.layer_norm(h), 4)
+    return _standard_moment(normalise.layer_norm(h), 4)
 
 
 @register(shifted=_shifted_standard_moment)

@@ -9,8 +9,9 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ffjax import cluster, config, cost, lease, ledger, local, plan, progress, results
-from ffjax.ledger import Ledger
+from ffjax.runs import ray_cluster, cost, locks, workdir, local, order, display
+from ffjax import config, records
+from ffjax.runs.workdir import Ledger
 
 _MAX_LISTED = 30  # cells in the table at the end; the report has all of them
 
@@ -29,10 +30,10 @@ class How:
     data_dir: str = ""
     group_size: int = 0
     num_devices: int = 0
-    ray: cluster.Ray | None = None
+    ray: ray_cluster.Ray | None = None
 
     @classmethod
-    def of(cls, fields: Any, ray: cluster.Ray | None) -> "How":
+    def of(cls, fields: Any, ray: ray_cluster.Ray | None) -> "How":
         """What a config says about it."""
         return cls(fields.data_dir, fields.group_size, fields.num_devices, ray)
 
@@ -64,22 +65,22 @@ def run(
     Raises:
       KeyboardInterrupt: after Ctrl-C or SIGTERM, when all is left in order.
     """
-    results.prepare_workdir(workdir)
-    runs = plan.ordered(cells)
+    records.prepare_workdir(workdir)
+    runs = order.ordered(cells)
     with _ending_as_interrupt(), contextlib.ExitStack() as stack:
         work = sum(cost.cpu_seconds(run.spec) for run in runs)
         display = stack.enter_context(
-            progress.Display(len(runs), work, is_grid=is_grid)
+            display.Display(len(runs), work, is_grid=is_grid)
         )
-        with ledger.writing(workdir):
-            claims = lease.Claims(pathlib.Path(workdir) / "claims")
+        with workdir.writing(workdir):
+            claims = locks.Claims(pathlib.Path(workdir) / "claims")
         stack.enter_context(claims)
         book = Ledger(runs, workdir, how.data_dir, display, claims)
         try:
             if how.ray is None:
                 local.Worker(book, how.group_size, how.num_devices).work()
             else:
-                cluster.Driver(book, how.ray, how.group_size).work()
+                ray_cluster.Driver(book, how.ray, how.group_size).work()
         except KeyboardInterrupt:
             stack.close()
             _say_how_to_go_on(book, arguments, keeps_layers=how.ray is None)
@@ -126,12 +127,12 @@ def _conclude(book: Ledger) -> None:
                 "this run was done before; to run it again, name another --workdir or "
                 "remove its record"
             )
-        progress.summarise(display, record, workdir)
-        progress.suggest(display, record["spec"], workdir)
+        display.summarise(display, record, workdir)
+        display.suggest(display, record["spec"], workdir)
     if display.is_grid:
         from ffjax import report
 
-        with ledger.writing(workdir):
+        with workdir.writing(workdir):
             path = report.write(workdir)
         if book.records:
             _print_table(display, book.records)
@@ -139,7 +140,7 @@ def _conclude(book: Ledger) -> None:
             display.print("all runs were done before; nothing was run")
         display.print(f"report: {path}")
     for run, error in book.failed.items():
-        display.print(f"failed: {run.name}: {ledger.shortened(error)}")
+        display.print(f"failed: {run.name}: {workdir.shortened(error)}")
     if book.failed:
         folder = pathlib.Path(workdir) / "failures"
         display.print(
@@ -148,7 +149,7 @@ def _conclude(book: Ledger) -> None:
         )
 
 
-def _print_table(display: progress.Display, records: list[results.Record]) -> None:
+def _print_table(display: display.Display, records: list[records.Record]) -> None:
     from ffjax import report
 
     best: dict[str, float] = {}

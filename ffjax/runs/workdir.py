@@ -15,9 +15,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import ffjax
-from ffjax import config, cost, data, files, lease, network, plan, progress, results
+from ffjax import config, data, atomic, network, records
+from ffjax.runs import cost, locks, order, display
 from ffjax.errors import UserError
-from ffjax.plan import Run
+from ffjax.runs.order import Run
 
 _POLL_SECONDS = 1.0  # between two looks at runs that other processes have
 _REPORT_SECONDS = 5.0  # between two drawings of the report while a grid runs
@@ -39,13 +40,13 @@ class Ledger:
         runs: Sequence[Run],
         workdir: str,
         data_dir: str,
-        display: progress.Display,
-        claims: lease.Claims,
+        display: display.Display,
+        claims: locks.Claims,
     ):
         """The ledger of some runs; see the class for the arguments."""
         self.workdir = workdir
         self.display = display
-        self.records: list[results.Record] = []
+        self.records: list[records.Record] = []
         self.failed: dict[Run, str] = {}
         self.num_new = 0
         self._runs = runs
@@ -109,10 +110,10 @@ class Ledger:
             "finished": _now(),
         }
         with writing(self.workdir):
-            path = results.record_path(self.workdir, run.cell.id, run.seed)
+            path = records.record_path(self.workdir, run.cell.id, run.seed)
             if path.exists():  # broken, or it would have been taken
                 os.replace(path, _set_aside(path))
-            results.write(self.workdir, record)
+            records.write(self.workdir, record)
             self._failure_path(run).unlink(missing_ok=True)
         self.records.append(record)
         self.num_new += 1
@@ -127,7 +128,7 @@ class Ledger:
         Raises:
           UserError: it is the user's mistake, and no other run would do better.
         """
-        one_dataset = len({plan.dataset_key(run.spec) for run in self._runs}) == 1
+        one_dataset = len({order.dataset_key(run.spec) for run in self._runs}) == 1
         is_missing = self._dataset is not None and error is self._dataset[1]
         alone = not self.display.is_grid or (is_missing and one_dataset)
         if isinstance(error, UserError) and alone:
@@ -146,14 +147,14 @@ class Ledger:
         }
         with writing(self.workdir):
             path = self._failure_path(run)
-            files.write_text(path, json.dumps(failure) + "\n")
+            atomic.write_text(path, json.dumps(failure) + "\n")
         self.failed[run] = text
         work = cost.cpu_seconds(run.spec)
         self.display.fail_run(run.title, shortened(text), work, seconds)
 
     def load(self, spec: config.RunSpec) -> data.Dataset:
         """The dataset of a run; only the last one is kept in memory."""
-        key = plan.dataset_key(spec)
+        key = order.dataset_key(spec)
         if self._dataset is None or self._dataset[0] != key:
             self._dataset = None  # let go of the old one before the new one is there
             name, train_limit, test_limit, valid_fraction = key
@@ -194,9 +195,9 @@ class Ledger:
         """Whether a run is done; then its record is among ``records``."""
         spec = dataclasses.asdict(run.spec)
         try:
-            record = results.find(self.workdir, run.cell.id, run.seed, spec, _DEFAULTS)
-        except results.BrokenRecord as error:
-            path = results.record_path(self.workdir, run.cell.id, run.seed)
+            record = records.find(self.workdir, run.cell.id, run.seed, spec, _DEFAULTS)
+        except records.BrokenRecord as error:
+            path = records.record_path(self.workdir, run.cell.id, run.seed)
             self.tell_once(
                 f"{error}; it runs again, the file becomes {_set_aside(path)}"
             )

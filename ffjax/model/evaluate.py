@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ffjax import pathway
-from ffjax.pathway import Architecture, Params
+from ffjax.model import pathway
+from ffjax.model.pathway import Architecture, Params
 
 
 class Evaluation(NamedTuple):

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ffjax.data import raw
+from ffjax.data import official
 from ffjax.errors import UserError
 
 _BLOCK = 1000  # records read at once; ten times faster than one by one
@@ -36,7 +36,7 @@ def files(folder: pathlib.Path) -> tuple[pathlib.Path, ...]:
     return tuple(sorted(path for path in folder.iterdir() if path.is_file()))
 
 
-def read(folder: pathlib.Path) -> raw.Arrays:
+def read(folder: pathlib.Path) -> official.Arrays:
     """Reads the train and test split of a prepared dataset."""
     import tensorflow_datasets as tfds
 
@@ -49,7 +49,7 @@ def read(folder: pathlib.Path) -> raw.Arrays:
                 "reading them needs TensorFlow: pip install 'ffjax[tfds]'"
             )
         read_split = _read_records if array_record else _read_with_tensorflow
-        return raw.Arrays(*read_split(builder, "train"), *read_split(builder, "test"))
+        return official.Arrays(*read_split(builder, "train"), *read_split(builder, "test"))
     except UserError:
         raise
     except Exception as error:  # TFDS and its readers raise nearly anything

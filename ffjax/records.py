@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Mapping
 from typing import Any
 
-from ffjax import files
+from ffjax import atomic
 from ffjax.errors import UserError
 
 Record = dict[str, Any]
@@ -54,7 +54,7 @@ def write(workdir: str | os.PathLike[str], record: Record) -> pathlib.Path:
     record = _finite(record)
     _check(record)
     path = record_path(workdir, record["cell"], record["seed"])
-    files.write_text(path, json.dumps(record, allow_nan=False) + "\n")
+    atomic.write_text(path, json.dumps(record, allow_nan=False) + "\n")
     return path
 
 

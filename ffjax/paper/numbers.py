@@ -2,7 +2,7 @@
 
 The paper is T. R. Akkuş, Ş. T. Kocabay, K. A. Yüksel and H. Sawaf, "Selectivity and
 Shape in the Design of Forward-Forward Goodness Functions" (preprint). Every accuracy
-that its tables print is one line of ``assets/paper_results.csv``; the column ``note``
+that its tables print is one line of ``results.csv``; the column ``note``
 says where the paper disagrees with itself. Nothing here imports jax.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from importlib import resources
 from typing import Any
 
-from ffjax import params
+from ffjax.config import goodness_params
 from ffjax.errors import UserError
 
 CITATION = (
@@ -176,7 +176,7 @@ class Row:
 
 @functools.cache
 def _rows() -> tuple[Row, ...]:
-    source = resources.files("ffjax") / "assets" / "paper_results.csv"
+    source = resources.files("ffjax.paper") / "results.csv"
     lines = source.read_text(encoding="utf-8").splitlines()
     return tuple(_parse(line) for line in csv.DictReader(lines))
 
@@ -285,7 +285,7 @@ def parameters(spec: Mapping[str, Any]) -> dict[str, float]:
 
 def _own_parameters(spec: Mapping[str, Any]) -> dict[str, float]:
     try:
-        return params.parse(spec.get("goodness_params") or "")
+        return goodness_params.parse(spec.get("goodness_params") or "")
     except UserError:  # a record that was changed by hand
         return {}
 

@@ -10,7 +10,8 @@ from typing import Any
 import safetensors
 from safetensors import numpy as safetensors_numpy
 
-from ffjax import files, network, train
+from ffjax import atomic, network
+from ffjax.training import program
 
 _FORMAT = "ffjax-partial-1"
 
@@ -37,7 +38,7 @@ class Layers:
         self._identity = json.dumps(identity, sort_keys=True)
         self._report = report
 
-    def load(self) -> tuple[list[train.TrainedLayer], float, float]:
+    def load(self) -> tuple[list[program.TrainedLayer], float, float]:
         """The layers up to the first missing one, and the seconds that they took.
 
         Returns:
@@ -67,7 +68,7 @@ class Layers:
         return layers, train_s, compile_s
 
     def save(
-        self, index: int, layer: train.TrainedLayer, train_s: float, compile_s: float
+        self, index: int, layer: program.TrainedLayer, train_s: float, compile_s: float
     ) -> None:
         """Stores a layer with the seconds that the run took so far."""
         facts = {
@@ -78,7 +79,7 @@ class Layers:
         }
         content = safetensors_numpy.save(network.layer_tensors(layer), facts)
         try:
-            files.write_bytes(self._path(index), content)
+            atomic.write_bytes(self._path(index), content)
         except OSError as error:
             self._report(f"{self._path(index)}: not kept ({error.strerror})")
 

@@ -12,9 +12,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ffjax import norm
+from ffjax.model import normalise
 from ffjax.goodness import Goodness
-from ffjax.layer import LabelSite, Layer
+from ffjax.model.layer import LabelSite, Layer
 
 Params = Any
 
@@ -43,12 +43,12 @@ PATHWAYS = {
 
 
 def _rms_normalise(x: jax.Array) -> jax.Array:
-    return math.sqrt(x.shape[-1]) * norm.l2_normalise(x)
+    return math.sqrt(x.shape[-1]) * normalise.l2_normalise(x)
 
 
 # What hides a layer's goodness from the next one: its length becomes fixed.
 NORMALISATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
-    "l2": norm.l2_normalise,  # to 1, as in the paper
+    "l2": normalise.l2_normalise,  # to 1, as in the paper
     "rms": _rms_normalise,  # to the root of the width, as Hinton has it
 }
 

@@ -10,7 +10,8 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from ffjax import config, cost
+from ffjax import config
+from ffjax.runs import cost
 from ffjax.errors import UserError
 
 

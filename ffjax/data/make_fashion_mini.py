@@ -11,7 +11,7 @@ import sys
 
 import numpy as np
 
-from ffjax.data import raw
+from ffjax.data import official
 
 _TRAIN_PER_CLASS = 600
 _TEST_PER_CLASS = 200
@@ -26,10 +26,10 @@ def _first(images: np.ndarray, labels: np.ndarray, count: int) -> list[np.ndarra
 
 def main(folder: pathlib.Path, output: pathlib.Path) -> None:
     """Writes the subset to ``output``."""
-    files = raw.find("fashion_mnist", folder)
+    files = official.find("fashion_mnist", folder)
     if files is None:
         raise SystemExit(f"{folder}: the four IDX files of Fashion-MNIST are not there")
-    arrays = raw.read(files)
+    arrays = official.read(files)
     train = _first(arrays.train_images, arrays.train_labels, _TRAIN_PER_CLASS)
     test = _first(arrays.test_images, arrays.test_labels, _TEST_PER_CLASS)
     np.savez_compressed(

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import jax
 
-from ffjax import config, cost, data, machine, partial, plan, trial
-from ffjax.ledger import Ledger
-from ffjax.plan import Run
+from ffjax import config, data
+from ffjax.runs import cost, machine, checkpoint, order, attempt
+from ffjax.runs.workdir import Ledger
+from ffjax.runs.order import Run
 
 _MAX_PROGRAMS = 16  # kept in memory; those of a 2-layer network take about 25 MB
 
@@ -35,14 +36,14 @@ class Worker:
         pending = self._ledger.open()
         while pending:
             left = []
-            for runs in plan.groups(pending, self._size):
+            for runs in order.groups(pending, self._size):
                 left += self._settle(runs)
             if len(left) == len(pending):
                 self._ledger.wait_for(left)
             pending = left
 
     def _size(self, spec: config.RunSpec) -> int:
-        size = trial.group_size(spec, self._machine, self._group_size)
+        size = attempt.group_size(spec, self._machine, self._group_size)
         return size if self._limit is None else min(size, self._limit)
 
     def _settle(self, runs: Sequence[Run]) -> list[Run]:
@@ -63,7 +64,7 @@ class Worker:
         ledger.display.start_run(name, spec.num_stages, spec.epochs, work)
         for run in runs:
             self._programs.use(run.spec)
-        kept: list[partial.Layers] = []
+        kept: list[checkpoint.Layers] = []
         origin = machine.provenance()
         try:
             dataset = ledger.load(spec)
@@ -72,7 +73,7 @@ class Worker:
         else:
             ledger.tell_once(describe(dataset))
             kept = [self._kept(run, dataset) for run in runs]
-            outcomes = trial.attempt(
+            outcomes = attempt.attempt(
                 [(run.spec, run.seed) for run in runs],
                 dataset,
                 self._machine,
@@ -93,11 +94,11 @@ class Worker:
         return lost
 
     def _halve(self, half: int, error: Exception) -> None:
-        self._ledger.display.print(trial.halved(half, error))
-        if trial.is_out_of_memory(error):
+        self._ledger.display.print(attempt.halved(half, error))
+        if attempt.is_out_of_memory(error):
             self._limit = half
 
-    def _kept(self, run: Run, dataset: data.Dataset) -> partial.Layers:
+    def _kept(self, run: Run, dataset: data.Dataset) -> checkpoint.Layers:
         origin = machine.provenance()
         identity = {
             "spec": dataclasses.asdict(run.spec),
@@ -106,7 +107,7 @@ class Worker:
             "device": origin["device"],
             "versions": origin["versions"],
         }
-        return partial.Layers(
+        return checkpoint.Layers(
             self._ledger.workdir, run.name, identity, self._ledger.display.print
         )
 
@@ -120,12 +121,12 @@ class Programs:
 
     def use(self, spec: config.RunSpec) -> None:
         """Forgets all programs if this run would bring one too many."""
-        if plan.program(spec) in self._known:
+        if order.program(spec) in self._known:
             return
         if len(self._known) == _MAX_PROGRAMS:
             jax.clear_caches()
             self._known.clear()
-        self._known.add(plan.program(spec))
+        self._known.add(order.program(spec))
 
 
 def describe(dataset: data.Dataset) -> str:

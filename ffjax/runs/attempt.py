@@ -11,9 +11,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ffjax import backprop, config, cost, data, evaluate, group, partial, train
+from ffjax.training import backprop, networks, program
+from ffjax import config, data
+from ffjax.runs import cost, checkpoint
+from ffjax.model import evaluate
 from ffjax.errors import UserError
-from ffjax.machine import Machine
+from ffjax.runs.machine import Machine
 
 # A run but for its data: what is run, and the seed.
 Member = tuple[config.RunSpec, int]
@@ -31,7 +34,7 @@ def group_size(spec: config.RunSpec, machine: Machine, wanted: int = 0) -> int:
     if machine.is_cpu:
         return num_devices
     train_size, _, num_inputs, num_classes = cost.sizes(spec)
-    stored, rest = group.member_bytes(
+    stored, rest = networks.member_bytes(
         spec.architecture(num_classes), train_size, num_inputs, spec.batch_size
     )
     if stored > machine.memory_budget:
@@ -44,8 +47,8 @@ def attempt(
     dataset: data.Dataset,
     machine: Machine,
     *,
-    kept: Sequence[partial.Layers] | None = None,
-    on_epochs: train.OnEpochs | None = None,
+    kept: Sequence[checkpoint.Layers] | None = None,
+    on_epochs: program.OnEpochs | None = None,
     on_halved: Callable[[int, Exception], None],
 ) -> list[dict[str, Any] | Exception]:
     """Trains a group; one that cannot be trained whole is cut in halves, down to one.
@@ -102,8 +105,8 @@ def train_and_evaluate(
     dataset: data.Dataset,
     machine: Machine,
     *,
-    kept: Sequence[partial.Layers] | None = None,
-    on_epochs: train.OnEpochs | None = None,
+    kept: Sequence[checkpoint.Layers] | None = None,
+    on_epochs: program.OnEpochs | None = None,
 ) -> list[dict[str, Any]]:
     """One run or a group, from arrays to the part of their records that they decide.
 
@@ -127,7 +130,7 @@ def train_and_evaluate(
             train_s = time.perf_counter() - started - clock.seconds
             return share * train_s, share * clock.seconds
 
-        def keep(index: int, layers: Sequence[train.TrainedLayer | None]) -> None:
+        def keep(index: int, layers: Sequence[program.TrainedLayer | None]) -> None:
             now = times()
             for one, layer, before in zip(kept or (), layers, earlier, strict=False):
                 if layer is not None:
@@ -163,7 +166,7 @@ def train_and_evaluate(
 def _outcome(
     spec: config.RunSpec,
     dataset: data.Dataset,
-    layers: Sequence[train.TrainedLayer],
+    layers: Sequence[program.TrainedLayer],
     test: evaluate.Evaluation,
 ) -> dict[str, Any]:
     missing = spec.num_layers - len(test.accuracy_layers)
@@ -187,7 +190,7 @@ def _outcome(
 
 # The layers of each trained network, and how well each labels images.
 _Trained = tuple[
-    list[list[train.TrainedLayer]],
+    list[list[program.TrainedLayer]],
     Callable[[np.ndarray, np.ndarray], list[evaluate.Evaluation]],
 ]
 
@@ -196,16 +199,16 @@ def _train_forward_forward(
     members: Sequence[Member],
     dataset: data.Dataset,
     machine: Machine,
-    trained: Sequence[Sequence[train.TrainedLayer]],
-    on_epochs: train.OnEpochs | None,
-    on_layer: group.OnLayer,
+    trained: Sequence[Sequence[program.TrainedLayer]],
+    on_epochs: program.OnEpochs | None,
+    on_layer: networks.OnLayer,
 ) -> _Trained:
     spec, seed = members[0]
     arch = spec.architecture(dataset.num_classes)
     training = {**spec.training(), "memory_budget": machine.memory_budget}
     arrays = dataset.train_images, dataset.train_labels
     if len(members) == 1:
-        layers = train.train_network(
+        layers = program.train_network(
             arch,
             jax.random.key(seed),
             *arrays,
@@ -222,12 +225,12 @@ def _train_forward_forward(
     for name in ("learning_rate", "threshold"):
         del training[name]
     together = [
-        group.Member(
+        networks.Member(
             jax.random.key(seed), one.learning_rate, one.threshold, one.norm_gate, found
         )
         for (one, seed), found in zip(members, trained, strict=True)
     ]
-    networks = group.train_networks(
+    networks = networks.train_networks(
         arch,
         together,
         *arrays,
@@ -238,7 +241,7 @@ def _train_forward_forward(
     )
 
     def score_all(images):
-        return group.score_images(arch, together, networks, images, machine.devices)
+        return networks.score_images(arch, together, networks, images, machine.devices)
 
     return networks, _judge(score_all, spec.ensemble)
 
@@ -247,9 +250,9 @@ def _train_backprop(
     members: Sequence[Member],
     dataset: data.Dataset,
     machine: Machine,
-    trained: Sequence[Sequence[train.TrainedLayer]],
-    on_epochs: train.OnEpochs | None,
-    on_layer: group.OnLayer,
+    trained: Sequence[Sequence[program.TrainedLayer]],
+    on_epochs: program.OnEpochs | None,
+    on_layer: networks.OnLayer,
 ) -> _Trained:
     # There is nothing whole to keep before the end, and nothing to group.
     del machine, trained, on_layer

@@ -17,9 +17,10 @@ import numpy as np
 from absl import logging
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from ffjax import evaluate, pathway, train
-from ffjax.objective import Objective
-from ffjax.pathway import Architecture
+from ffjax.model import evaluate, pathway
+from ffjax.training import program
+from ffjax.training.objective import Objective
+from ffjax.model.pathway import Architecture
 
 _AXIS = "member"
 
@@ -31,11 +32,11 @@ class Member(NamedTuple):
     learning_rate: float
     threshold: float
     norm_gate: bool
-    trained: Sequence[train.TrainedLayer] = ()  # of an earlier, interrupted call
+    trained: Sequence[program.TrainedLayer] = ()  # of an earlier, interrupted call
 
 
 # Called after a layer: (layer, that of each member, None if it diverged before).
-OnLayer = Callable[[int, list[train.TrainedLayer | None]], None]
+OnLayer = Callable[[int, list[program.TrainedLayer | None]], None]
 
 
 def train_networks(
@@ -47,12 +48,12 @@ def train_networks(
     devices: Sequence[Any],
     epochs: int,
     batch_size: int,
-    objective: Objective = train.PAPER_OBJECTIVE,
-    optimizer: train.Optimizer = train.PAPER_OPTIMIZER,
+    objective: Objective = program.PAPER_OBJECTIVE,
+    optimizer: program.Optimizer = program.PAPER_OPTIMIZER,
     memory_budget: float = 4e9,
-    on_epochs: train.OnEpochs | None = None,
+    on_epochs: program.OnEpochs | None = None,
     on_layer: OnLayer | None = None,
-) -> list[list[train.TrainedLayer]]:
+) -> list[list[program.TrainedLayer]]:
     """``train.train_network`` for several networks; each ends where it diverges.
 
     Args:
@@ -71,14 +72,14 @@ def train_networks(
     """
     mesh, padded = _spread(members, devices)
     arch = _with_gates(arch, padded)
-    layers: list[list[train.TrainedLayer]] = [[] for _ in members]
+    layers: list[list[program.TrainedLayer]] = [[] for _ in members]
     shared = NamedSharding(mesh, PartitionSpec())
     inputs = encoded = jax.device_put(pathway.encode(arch, jnp.asarray(images)), shared)
     targets = jax.device_put(jnp.asarray(labels, jnp.int32), shared)
     hyper = _place(
         mesh,
         [
-            train.Hyper(jnp.float32(one.learning_rate), jnp.float32(one.threshold))
+            program.Hyper(jnp.float32(one.learning_rate), jnp.float32(one.threshold))
             for one in padded
         ],
     )
@@ -127,7 +128,7 @@ def train_networks(
             params = state.params
             found = _finish(params, state.goodness_state, losses)
         stacked.append(params)
-        new: list[train.TrainedLayer | None] = []
+        new: list[program.TrainedLayer | None] = []
         for of_member, layer in zip(layers, found[: len(members)], strict=True):
             # What diverged is carried along, for an unchanged program, and left out.
             is_over = bool(of_member) and of_member[-1].is_diverged
@@ -143,7 +144,7 @@ def train_networks(
 def score_images(
     arch: Architecture,
     members: Sequence[Member],
-    networks: Sequence[Sequence[train.TrainedLayer]],
+    networks: Sequence[Sequence[program.TrainedLayer]],
     images: np.ndarray,
     devices: Sequence[Any],
 ) -> list[Any]:
@@ -192,14 +193,14 @@ def _train_layer(
     inputs: jax.Array,
     labels: jax.Array,
     lower: Sequence[Any],
-    hyper: train.Hyper,
+    hyper: program.Hyper,
     *,
     epochs: int,
     batch_size: int,
     objective: Objective,
-    optimizer: train.Optimizer,
-    on_epochs: train.OnEpochs | None,
-) -> tuple[train.LayerState, np.ndarray]:
+    optimizer: program.Optimizer,
+    on_epochs: program.OnEpochs | None,
+) -> tuple[program.LayerState, np.ndarray]:
     width = pathway.input_width(arch, lower, inputs)
     states, keys = [], []
     for member in members:
@@ -238,7 +239,7 @@ def _train_layer(
 
     losses = np.full((len(members), epochs), np.nan, np.float32)
     losses = jax.device_put(losses, NamedSharding(mesh, PartitionSpec(_AXIS)))
-    return train.run_epochs(
+    return program.run_epochs(
         program, _place(mesh, states), losses, report if on_epochs else None
     )
 
@@ -261,7 +262,7 @@ def _train_epochs(
     mesh, has_own_inputs, **program,
 ):  # fmt: skip
     """``train.train_epochs`` of all members."""
-    one = functools.partial(train.train_epochs, **program)
+    one = functools.partial(program.train_epochs, **program)
     own_inputs = 0 if has_own_inputs else None
     axes = (0, 0, 0, own_inputs, None, 0, 0, None, None)
     arguments = (state, losses, key, inputs, labels, lower, hyper, first, last)
@@ -335,19 +336,19 @@ def _with_gates(arch: Architecture, members: Sequence[Member]) -> Architecture:
 
 def _init_layer(
     arch: Architecture, index: int, key, width: int, member: Member, optimizer
-) -> train.LayerState:
+) -> program.LayerState:
     plain = dataclasses.replace(arch, norm_gate=member.norm_gate)
-    state = train.init_layer(plain, index, key, width, optimizer)
+    state = program.init_layer(plain, index, key, width, optimizer)
     if arch.norm_gate is not None:
         return state
     # Compared only, the gate has no gradient, so the optimiser leaves it as it is.
     params = {**state.params, "gate": jnp.float32(member.norm_gate)}
     opt_state = optimizer.make(0.0, num_steps=1).init(params)
-    return train.LayerState(params, opt_state, state.goodness_state)
+    return program.LayerState(params, opt_state, state.goodness_state)
 
 
 def _params(
-    arch: Architecture, members: Sequence[Member], layers: Sequence[train.TrainedLayer]
+    arch: Architecture, members: Sequence[Member], layers: Sequence[program.TrainedLayer]
 ) -> list[Any]:
     """The parameters of finished layers as the group's program takes them."""
     if arch.norm_gate is not None:
@@ -358,12 +359,12 @@ def _params(
     ]
 
 
-def _finish(params: Any, goodness_state: Any, losses) -> list[train.TrainedLayer]:
+def _finish(params: Any, goodness_state: Any, losses) -> list[program.TrainedLayer]:
     params, goodness_state = jax.device_get((params, goodness_state))
     params = {name: leaf for name, leaf in params.items() if name != "gate"}
     found = []
     for row in range(len(losses)):
         parts = (params, goodness_state, losses)
         own = jax.tree.map(lambda leaf, row=row: leaf[row], parts)
-        found.append(train.finish_layer(*own))
+        found.append(program.finish_layer(*own))
     return found

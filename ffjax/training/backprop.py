@@ -13,7 +13,8 @@ import numpy as np
 import optax
 from flax import linen as nn
 
-from ffjax import layer, train
+from ffjax.model import layer
+from ffjax.training import program
 
 # Uniform in +-1/sqrt(fan_in), as in the layers.
 _HEAD_INIT = nn.initializers.variance_scaling(1 / 3, "fan_in", "uniform")
@@ -44,7 +45,7 @@ class Network(nn.Module):
     donate_argnames=("state", "losses"),
 )
 def train_epochs(
-    state: train.LayerState,
+    state: program.LayerState,
     losses: jax.Array,
     key: jax.Array,
     images: jax.Array,
@@ -55,8 +56,8 @@ def train_epochs(
     *,
     network: Network,
     batch_size: int,
-    optimizer: train.Optimizer = train.PAPER_OPTIMIZER,
-) -> tuple[train.LayerState, jax.Array]:
+    optimizer: program.Optimizer = program.PAPER_OPTIMIZER,
+) -> tuple[program.LayerState, jax.Array]:
     """Trains the network from epoch ``first`` up to ``last``: see ``train``'s."""
     num_steps = losses.shape[0] * -(-labels.shape[0] // batch_size)
     tx = optimizer.make(learning_rate, num_steps)
@@ -67,16 +68,16 @@ def train_epochs(
             optax.softmax_cross_entropy_with_integer_labels(logits, labels[rows])
         )
 
-    def run_step(state: train.LayerState, rows):
+    def run_step(state: program.LayerState, rows):
         loss, grads = jax.value_and_grad(loss_of)(state.params, rows)
         updates, opt_state = tx.update(grads, state.opt_state, state.params)
         params = optax.apply_updates(state.params, updates)
-        return train.LayerState(params, opt_state, ()), loss
+        return program.LayerState(params, opt_state, ()), loss
 
     def run_epoch(epoch, carry):
         state, losses = carry
         order_key = jax.random.fold_in(key, epoch)
-        order = train.shuffle(order_key, labels.shape[0], batch_size)
+        order = program.shuffle(order_key, labels.shape[0], batch_size)
         state, step_losses = jax.lax.scan(run_step, state, order)
         return state, losses.at[epoch].set(jnp.mean(step_losses))
 
@@ -84,11 +85,11 @@ def train_epochs(
 
 
 def init(
-    network: Network, key: jax.Array, num_inputs: int, optimizer: train.Optimizer
-) -> train.LayerState:
+    network: Network, key: jax.Array, num_inputs: int, optimizer: program.Optimizer
+) -> program.LayerState:
     """A fresh network for images of so many values."""
     params = network.init(key, jnp.zeros((num_inputs,)))["params"]
-    return train.LayerState(params, optimizer.make(0.0, num_steps=1).init(params), ())
+    return program.LayerState(params, optimizer.make(0.0, num_steps=1).init(params), ())
 
 
 def train_network(
@@ -100,9 +101,9 @@ def train_network(
     epochs: int,
     batch_size: int,
     learning_rate: float,
-    optimizer: train.Optimizer = train.PAPER_OPTIMIZER,
-    on_epochs: train.OnEpochs | None = None,
-) -> train.TrainedLayer:
+    optimizer: program.Optimizer = program.PAPER_OPTIMIZER,
+    on_epochs: program.OnEpochs | None = None,
+) -> program.TrainedLayer:
     """Trains a network; all of it comes back as one layer.
 
     Args:
@@ -136,7 +137,7 @@ def train_network(
 
     report = None if on_epochs is None else functools.partial(on_epochs, 0)
     state = init(network, init_key, inputs.shape[-1], optimizer)
-    return train.run_program(program, state, epochs, report)
+    return program.run_program(program, state, epochs, report)
 
 
 @functools.partial(jax.jit, static_argnames=("network",))

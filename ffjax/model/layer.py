@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from ffjax import norm
+from ffjax.model import normalise
 
 Activation = Callable[[jax.Array], jax.Array]
 
@@ -26,8 +26,8 @@ ACTIVATIONS: dict[str, Activation] = {
     "relu": jax.nn.relu,
     "gelu": _gelu,
     "swish": jax.nn.swish,
-    "ln_gelu": lambda x: _gelu(norm.layer_norm(x)),
-    "ln_swish": lambda x: jax.nn.swish(norm.layer_norm(x)),
+    "ln_gelu": lambda x: _gelu(normalise.layer_norm(x)),
+    "ln_swish": lambda x: jax.nn.swish(normalise.layer_norm(x)),
 }
 
 LabelSite = Literal["none", "input", "output"]

@@ -18,9 +18,9 @@ import optax
 from absl import logging
 from flax import struct
 
-from ffjax import pathway
-from ffjax.objective import Objective
-from ffjax.pathway import Architecture, Params
+from ffjax.model import pathway
+from ffjax.training.objective import Objective
+from ffjax.model.pathway import Architecture, Params
 
 _SPAN_SECONDS = (
     0.5  # how long one call of the compiled program may take between reports
