@@ -11,6 +11,7 @@ from typing import Any
 from absl import app, flags
 from ml_collections import config_flags
 
+from ffjax.config import spec
 from ffjax.errors import UserError
 
 
@@ -74,7 +75,7 @@ def _check_config_arguments(argv: list[str]) -> None:
             return
         name, _, value = argument.lstrip("-").partition("=")
         if re.match(r"(no)?config\.", name):
-            _config().check_field_name(re.sub(r"\[.*", "", name.partition(".")[2]))
+            spec.check_name(re.sub(r"\[.*", "", name.partition(".")[2]))
         if name == "config":
             path = value.partition(":")[0]
             if not pathlib.Path(path).is_file():
@@ -93,11 +94,6 @@ def _explain(error: Exception) -> str:
     wrong = re.match(r"flag --(?:no)?config\.(\w+)=(.*?): ", text)
     if wrong:
         field, value = wrong.groups()
-        return f"{field}={value!r}: must be {_config().allowed_values(field)}"
+        return f"{field}={value!r}: must be {spec.allowed_values(field)}"
     return text.splitlines()[0] if text else repr(error)
 
-
-def _config():
-    from ffjax import config  # it starts jax, which not every command needs
-
-    return config

@@ -9,8 +9,12 @@ import sys
 from absl import flags, logging
 from ml_collections import config_flags
 
-from ffjax.runs import ray_cluster, cost, machine, order, run
 from ffjax import cli, config
+from ffjax.config import cells as cells_lib
+from ffjax.config import spec
+from ffjax.runs import cost, order, ray_cluster
+from ffjax.runs.run import run
+from ffjax.training import machine
 
 _DEMO = pathlib.Path(__file__).with_name("demo.py")
 
@@ -26,7 +30,7 @@ def define_flags(argv: list[str]) -> None:
         str(_DEMO),
         "Config file, with a section of its grid after a colon; without it, a "
         "demonstration. --config.FIELD=VALUE sets a field; the fields are:\n"
-        f"{config.describe_fields()}",
+        f"{spec.describe_fields()}",
         sys_argv=argv,
     )
 
@@ -47,10 +51,11 @@ def main() -> int:
     path, _, section = config_flags.get_config_filename(flag).partition(":")
     name = "-".join(filter(None, (pathlib.Path(path).stem, section)))
     machine.use_compilation_cache()
-    return run.run(
+    return run(
         cells,
         values.workdir or f"runs/{name}",
-        run.How.of(values.config, ray_cluster.from_flags()),
+        cells_lib.way(values.config),
+        ray=ray_cluster.from_flags(),
         arguments=sys.argv[1:],
         is_grid=bool(plain.get("grid")),
     )

@@ -1,10 +1,13 @@
 """The Python interface: ``ffjax.fit`` on arrays, ``Network`` and ``ffjax.load``."""
 
 import dataclasses
+import difflib
+import inspect
 import json
 import math
 import os
 import pathlib
+import textwrap
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,11 +17,16 @@ import numpy as np
 import safetensors
 from safetensors import numpy as safetensors_numpy
 
-from ffjax import config, atomic, goodness
-from ffjax.model import evaluate, pathway
-from ffjax.config import goodness_params
-from ffjax.training import program
+from ffjax import atomic, goodness
+from ffjax.config import build, goodness_params
+from ffjax.config import spec as spec_lib
+from ffjax.config.spec import RunSpec
 from ffjax.errors import UserError
+from ffjax.model import evaluate, pathway
+from ffjax.training import machine
+from ffjax.training.networks import Member, OnEpochs, train_networks
+from ffjax.training.optimizer import Training
+from ffjax.training.program import TrainedLayer, init_layer
 
 _FORMAT = "ffjax-network-1"
 
@@ -36,7 +44,7 @@ class Network:
     """
 
     arch: pathway.Architecture
-    layers: tuple[program.TrainedLayer, ...]
+    layers: tuple[TrainedLayer, ...]
     image_shape: tuple[int, ...]
     mean: tuple[float, ...]
     std: tuple[float, ...]
@@ -87,37 +95,23 @@ class Network:
         atomic.write_bytes(pathlib.Path(path), content)
 
 
+# Fields for which arrays of one's own call for other values than the paper's grid.
+_FIT_DEFAULTS: dict[str, Any] = {
+    "num_layers": 2,
+    "width": 500,
+    "epochs": 20,
+    "batch_size": None,
+}
+
+
 def fit(
     images: np.ndarray,
     labels: np.ndarray,
     *,
-    goodness: str = "burstiness",
-    pathway: str = "ffcl",
-    activation: str = "gelu",
-    norm_gate: bool = False,
-    k_fraction: float | None = None,
-    alpha: float | None = None,
-    p: int | None = None,
-    goodness_params: Mapping[str, float] | None = None,
-    num_layers: int = 2,
-    width: int = 500,
-    epochs: int = 20,
-    batch_size: int | None = None,
-    learning_rate: float = 1e-3,
-    threshold: float = 2.0,
-    negatives: str = "random",
-    loss: str = "softplus",
-    loss_scale: float = 1.0,
-    schedule: str = "constant",
-    weight_decay: float = 0.0,
-    dropout: float = 0.0,
-    label_scale: float = 5.0,
-    normalisation: str = "l2",
-    peer_normalisation: float = 0.0,
-    ensemble: str = "all",
     num_classes: int | None = None,
     seed: int = 42,
-    on_epochs: program.OnEpochs | None = None,
+    on_epochs: OnEpochs | None = None,
+    **fields: Any,
 ) -> Network:
     """Trains a network on your own arrays.
 
@@ -125,33 +119,11 @@ def fit(
       images: (N, ...) of any numeric type; the last axis is taken as colour if there
         are four axes. They are normalised to zero mean and unit variance per channel.
       labels: (N,) integers from 0.
-      goodness: a name in ``ffjax.goodness.GOODNESS``, or "module:function".
-      pathway: "ffcl" or "standard".
-      activation: relu, gelu, swish, ln_gelu or ln_swish.
-      norm_gate: whether to gate activations by their norm.
-      k_fraction: of topk, contrast_topk and ln_topk; None: the paper's.
-      alpha: of entmax; None: the paper's.
-      p: of moment; None: the paper's.
-      goodness_params: other parameters of the goodness function, by name.
-      num_layers: how many layers.
-      width: units of each layer.
-      epochs: of each layer.
-      batch_size: examples a step; 500, or all of them if there are fewer.
-      learning_rate: of Adam.
-      threshold: tau of the loss.
-      negatives: which wrong labels a step sees: random, hard or all.
-      loss: softplus, symba, or softmax over all labels.
-      loss_scale: by which the loss multiplies goodness and threshold.
-      schedule: of the learning rate: constant, cosine or half_linear.
-      weight_decay: of AdamW, for weights but not for biases.
-      dropout: share of a layer's inputs that each step leaves out.
-      label_scale: of the label in the input of the standard pathway.
-      normalisation: of the layers' inputs: l2 (length 1) or rms.
-      peer_normalisation: weight of the penalty on unequally active units.
-      ensemble: which goodness is summed: "all", or that of "later" layers alone.
       num_classes: C; the largest label + 1 if not given.
       seed: of the initial weights, the shuffling and the wrong labels.
       on_epochs: called with (layer, its losses so far) as training goes on.
+      **fields: of a run, as on the command line:
+FIELDS
 
     Returns:
       The trained network.
@@ -161,42 +133,18 @@ def fit(
     classes = int(labels.max()) + 1 if num_classes is None else num_classes
     if classes < 2:
         raise UserError("labels: all are 0; at least 2 classes are needed")
-    spec = config.make_spec(
-        goodness=goodness,
-        pathway=pathway,
-        activation=activation,
-        norm_gate=norm_gate,
-        k_fraction=k_fraction,
-        alpha=alpha,
-        p=p,
-        goodness_params=goodness_params.render(goodness_params or {}),
-        num_layers=num_layers,
-        width=width,
-        epochs=epochs,
-        batch_size=min(500, len(images)) if batch_size is None else batch_size,
-        learning_rate=learning_rate,
-        threshold=threshold,
-        negatives=negatives,
-        loss=loss,
-        loss_scale=loss_scale,
-        schedule=schedule,
-        weight_decay=weight_decay,
-        dropout=dropout,
-        label_scale=label_scale,
-        normalisation=normalisation,
-        peer_normalisation=peer_normalisation,
-        ensemble=ensemble,
-    )
+    spec = _make_spec(fields, len(images))
     check_batch_size(spec.batch_size, len(images))
-    config.check_seed(seed)
+    spec_lib.SEED.check("seed", seed)
     mean, std = _statistics(images)
-    arch = spec.architecture(classes)
-    layers = program.train_network(
+    arch = build.architecture(spec, classes)
+    member = Member(jax.random.key(seed), build.training(spec), spec.norm_gate)
+    (layers,) = train_networks(
         arch,
-        jax.random.key(seed),
+        [member],
         _normalise(images, mean, std),
         labels,
-        **spec.training(),
+        machine.here(num_devices=1),
         on_epochs=on_epochs,
     )
     if layers[-1].is_diverged:
@@ -205,6 +153,54 @@ def fit(
             f"{len(layers[-1].losses)}: try a smaller learning_rate"
         )
     return Network(arch, tuple(layers), images.shape[1:], mean, std)
+
+
+def _fit_fields() -> dict[str, Any]:
+    """The fields of a run that ``fit`` takes, with its defaults."""
+    return {
+        name: _FIT_DEFAULTS.get(name, spec_lib.DEFAULTS[name])
+        for name, about in spec_lib.ABOUT.items()
+        if about.in_fit and about.role != "way"
+    }
+
+
+def _make_spec(given: Mapping[str, Any], num_images: int) -> RunSpec:
+    """The run that the arguments of ``fit`` describe."""
+    known = _fit_fields()
+    for name in given:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {close[0]!r}? " if close else ""
+            raise UserError(
+                f"fit has no argument {name!r}; {hint}known are {', '.join(known)}"
+            )
+    fields = {**known, **given}
+    if fields["batch_size"] is None:
+        fields["batch_size"] = min(spec_lib.DEFAULTS["batch_size"], num_images)
+    params = fields["goodness_params"]
+    if isinstance(params, Mapping):
+        fields["goodness_params"] = goodness_params.render(params)
+    spec = spec_lib.make_spec(**fields)
+    spec_lib.check_used(spec, given)
+    return spec
+
+
+def _document_fit() -> None:
+    """Completes the help of ``fit`` and its signature with the fields of a run."""
+    lines = spec_lib.describe_fields(_fit_fields()).splitlines()
+    text = textwrap.indent("\n".join(lines), " " * 8)
+    fit.__doc__ = (fit.__doc__ or "").replace("FIELDS", text)
+    plain = inspect.signature(fit)
+    keywords = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
+        for name, default in _fit_fields().items()
+    ]
+    fixed = [p for p in plain.parameters.values() if p.kind != p.VAR_KEYWORD]
+    signature = plain.replace(parameters=[*fixed, *keywords])
+    fit.__signature__ = signature  # type: ignore[attr-defined]
+
+
+_document_fit()
 
 
 def load(path: str | os.PathLike[str]) -> Network:
@@ -261,7 +257,7 @@ def _check_layers(arch, layers, tensors, num_inputs: int) -> None:
     for index, layer in enumerate(layers):
         fresh = jax.eval_shape(
             lambda key, index=index, width=width: (
-                program.init_layer(arch, index, key, width).params
+                init_layer(arch, index, key, width, Training()).params
             ),
             jax.random.key(0),
         )
@@ -276,7 +272,7 @@ def _check_layers(arch, layers, tensors, num_inputs: int) -> None:
         raise ValueError("it holds more than its layers")
 
 
-def layer_tensors(layer: program.TrainedLayer, prefix: str = "") -> dict[str, np.ndarray]:
+def layer_tensors(layer: TrainedLayer, prefix: str = "") -> dict[str, np.ndarray]:
     """A trained layer as named arrays, for a file."""
     tensors = {f"{prefix}{name}": np.asarray(v) for name, v in layer.params.items()}
     tensors[f"{prefix}losses"] = layer.losses
@@ -285,7 +281,7 @@ def layer_tensors(layer: program.TrainedLayer, prefix: str = "") -> dict[str, np
     return tensors
 
 
-def layer_from_tensors(tensors: dict[str, Any], prefix: str = "") -> program.TrainedLayer:
+def layer_from_tensors(tensors: dict[str, Any], prefix: str = "") -> TrainedLayer:
     """The inverse of ``layer_tensors``."""
     values = {
         name.removeprefix(prefix): array
@@ -295,7 +291,7 @@ def layer_from_tensors(tensors: dict[str, Any], prefix: str = "") -> program.Tra
     losses = values.pop("losses")
     state = values.pop("goodness_state", None)
     goodness_params = {name: jnp.asarray(array) for name, array in values.items()}
-    return program.TrainedLayer(
+    return TrainedLayer(
         goodness_params, () if state is None else jnp.asarray(state), losses
     )
 

@@ -1,43 +1,128 @@
-"""The store: one JSON record per run, written whole or not at all.
+"""The store: a JSON record for each run, written whole or not at all.
 
 A run is a cell of a grid with one seed. Its record is
-``<workdir>/results/<cell-id>-seed<seed>.json``. Nothing here imports jax, so that a
-report can be drawn on any machine.
+``<workdir>/results/<cell-id>-seed<seed>.json``. A record that does not fit together, or
+that its own confusion matrix contradicts, is broken: it is never taken for a result.
+Nothing here imports jax, so that a report can be drawn on any machine.
 """
 
-import json
 import math
 import os
 import pathlib
-import tempfile
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any, Literal
+
+import msgspec
 
 from ffjax import atomic
-from ffjax.errors import UserError
+from ffjax.config import spec as spec_lib
+from ffjax.config.spec import RunSpec
+from ffjax.errors import UserError, shown
 
-Record = dict[str, Any]
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+_LONG_SECONDS = 5.0  # of training; less says more of starting than of training
+_Percent = Annotated[float, msgspec.Meta(ge=0, le=100)]
 
-# A record must have these keys, of these types, to count as whole.
-_KEYS: dict[str, type | tuple[type, ...]] = {
-    "cell": str,  # the cell's id, which is also in the file's name
-    "spec": dict,  # the flat fields of the run
-    "seed": int,
-    "status": str,  # "ok" or "diverged"
-    "accuracy": (int, float),  # of the ensemble on the test set, in percent
-    "accuracy_layers": list,  # of each layer alone, first layer first
-    # Of the concatenated activations alone; null where labels are not judged by them.
-    "accuracy_concat": (int, float, type(None)),
-    "confusion": list,  # C x C counts: row = true label, column = predicted label
-    "losses": list,  # layer x epoch, null where the loss was not finite
-    "time": dict,  # compile_s, train_s, eval_s
-    "train_size": int,
-    "test_size": int,
-    "device": str,
-    "versions": dict,
-    "commit": (str, type(None)),
-}
-_STATUSES = ("ok", "diverged")
+
+class Times(msgspec.Struct, frozen=True):
+    """Seconds of a run; of a group of runs, its share."""
+
+    compile_s: float = 0.0
+    train_s: float = 0.0
+    eval_s: float = 0.0
+
+
+class Busy(msgspec.Struct, frozen=True):
+    """How busy the cores were during a run, as shares of their time."""
+
+    own: float  # this process, of the cores that it may use
+    others: float  # all other processes, of all cores
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where training diverged, counted from 0."""
+
+    layer: _Count
+    epoch: _Count
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A run and what came of it; optional fields are left out where they say nothing.
+
+    Attributes:
+      cell: the cell's id, which is also in the file's name.
+      spec: what was run.
+      seed: of the run.
+      status: whether the loss stayed finite.
+      accuracy: of the ensemble on the test set, in percent.
+      accuracy_layers: of each layer alone, first layer first; null if not trained.
+      accuracy_concat: of the concatenated activations alone; null where labels are not
+        judged by them.
+      confusion: C x C counts: row = true label, column = predicted label.
+      losses: layer x epoch, null where the loss was not finite.
+      time: how long it took.
+      train_size: training images.
+      test_size: test images.
+      device: on which it ran.
+      versions: of the packages that it ran with.
+      commit: of ffjax's checkout, with a plus if files differed from it.
+      class_names: of the dataset.
+      data: where the images came from, with checksums.
+      diverged_at: where, if it diverged.
+      accuracy_valid: on the validation part of the training images, in percent.
+      valid_size: images in that part.
+      group_size: how many runs shared a program; times are shares, rounding differs.
+      busy: how busy the machine was; times of a busy one are not compared.
+      goodness_source: hash of the source of a user's own goodness function.
+      finished: when, in UTC.
+    """
+
+    cell: str
+    spec: RunSpec
+    seed: _Count
+    status: Literal["ok", "diverged"]
+    accuracy: _Percent
+    accuracy_layers: list[_Percent | None]
+    accuracy_concat: _Percent | None
+    confusion: list[list[_Count]]
+    losses: list[list[float | None]]
+    time: Times
+    train_size: _Count
+    test_size: _Count
+    device: str
+    versions: dict[str, str]
+    commit: str | None
+    class_names: list[str] = []
+    data: dict[str, Any] = {}
+    diverged_at: Place | None = None
+    accuracy_valid: _Percent | None = None
+    valid_size: _Count = 0
+    group_size: Annotated[int, msgspec.Meta(ge=1)] = 1
+    busy: Busy | None = None
+    goodness_source: str = ""
+    finished: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name of its file, without the ending."""
+        return f"{self.cell}-seed{self.seed}"
+
+    @property
+    def is_diverged(self) -> bool:
+        """Whether the loss was not finite at some point."""
+        return self.status == "diverged"
+
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether its time can be compared: it had the machine, and took long enough.
+
+        A process that was stopped for a while, or shared its cores, used less of them.
+        """
+        if self.busy is None or self.time.train_s < _LONG_SECONDS:
+            return False
+        has_cores = self.busy.own > 0.5 or "cpu" not in self.device.lower()
+        return has_cores and self.busy.others < 0.1
 
 
 class BrokenRecord(ValueError):
@@ -50,28 +135,89 @@ def record_path(workdir: str | os.PathLike[str], cell: str, seed: int) -> pathli
 
 
 def write(workdir: str | os.PathLike[str], record: Record) -> pathlib.Path:
-    """Writes one record and returns its path. Numbers that JSON lacks become null."""
-    record = _finite(record)
-    _check(record)
-    path = record_path(workdir, record["cell"], record["seed"])
-    atomic.write_text(path, json.dumps(record, allow_nan=False) + "\n")
+    """Writes a record and returns its path. Numbers that JSON lacks become null."""
+    check(record)
+    path = record_path(workdir, record.cell, record.seed)
+    # All fields of a run are written, whatever their defaults will be one day.
+    content = msgspec.json.encode(record)
+    atomic.write_bytes(path, content + b"\n")
     return path
 
 
 def read(path: pathlib.Path) -> Record:
-    """Reads one record; raises BrokenRecord where it is cut, garbled or incomplete."""
+    """Reads a record; raises BrokenRecord where it is cut, garbled or contradictory."""
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise BrokenRecord(f"{path}: not readable as JSON ({error})") from None
-    try:
-        _check(record)
-    except ValueError as error:
-        raise BrokenRecord(f"{path}: {error}") from None
-    expected = f"{record['cell']}-seed{record['seed']}.json"
-    if path.name != expected:
-        raise BrokenRecord(f"{path}: holds the record of {expected}")
+        record = decode(path.read_bytes())
+    except OSError as error:
+        raise BrokenRecord(f"{path}: not readable ({error.strerror})") from None
+    except (ValueError, RecursionError) as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise BrokenRecord(f"{path}: {reason}") from None
+    if path.name != f"{record.name}.json":
+        raise BrokenRecord(f"{path}: holds the record of {shown(record.name)}")
     return record
+
+
+def decode(content: bytes) -> Record:
+    """A record from its JSON text; raises a ValueError that says what is wrong."""
+    try:
+        raw = _RAW.decode(content)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"not readable as JSON ({error})") from None
+    record = msgspec.structs.replace(raw.rest(), spec=read_spec(raw.spec))
+    check(record)
+    return record
+
+
+def read_spec(fields: Mapping[str, Any]) -> RunSpec:
+    """The run of a record; a field that it is older than has its default.
+
+    Raises:
+      ValueError: a field is unknown, as in a record of a later version, or its value is
+        not allowed.
+    """
+    known = spec_lib.names("method", "size", "setting")
+    for name in fields:
+        if name not in known:
+            raise ValueError(f"spec has the unknown field {shown(name)}")
+    try:
+        spec = msgspec.convert(dict(fields), RunSpec)
+        spec_lib.check_fields(spec)
+    except (msgspec.ValidationError, UserError) as error:
+        raise ValueError(f"spec: {error}") from None
+    return spec
+
+
+def check(record: Record) -> None:
+    """Raises a ValueError if the parts of a record contradict each other."""
+    matrix, spec = record.confusion, record.spec
+    if any(len(row) != len(matrix) for row in matrix) or not matrix:
+        raise ValueError("'confusion' is not square")
+    total = sum(map(sum, matrix))
+    if total != record.test_size:
+        raise ValueError(
+            f"'confusion' counts {total} images, 'test_size' is {record.test_size}"
+        )
+    right = 100 * sum(row[label] for label, row in enumerate(matrix)) / max(total, 1)
+    if not math.isclose(right, record.accuracy, abs_tol=1e-6):
+        raise ValueError(
+            f"'accuracy' is {record.accuracy:g}, but 'confusion' says {right:g}"
+        )
+    if len(record.accuracy_layers) != spec.num_layers and spec.trainer == "ff":
+        raise ValueError(
+            f"'accuracy_layers' has {len(record.accuracy_layers)} entries for "
+            f"{spec.num_layers} layers"
+        )
+    lengths = [len(losses) for losses in record.losses]
+    if len(lengths) > spec.num_stages or any(n > spec.epochs for n in lengths):
+        raise ValueError("'losses' has more layers or epochs than the run")
+    if record.status == "ok" and (
+        lengths != [spec.epochs] * spec.num_stages
+        or any(loss is None for losses in record.losses for loss in losses)
+    ):
+        raise ValueError("'losses' is not whole, but 'status' is 'ok'")
 
 
 def read_all(workdir: str | os.PathLike[str]) -> tuple[list[Record], list[str]]:
@@ -86,11 +232,7 @@ def read_all(workdir: str | os.PathLike[str]) -> tuple[list[Record], list[str]]:
 
 
 def find(
-    workdir: str | os.PathLike[str],
-    cell: str,
-    seed: int,
-    spec: Mapping[str, Any],
-    defaults: Mapping[str, Any] | None = None,
+    workdir: str | os.PathLike[str], cell: str, seed: int, spec: RunSpec
 ) -> Record | None:
     """The whole record of this very run, or None if it has not been run.
 
@@ -98,8 +240,7 @@ def find(
       workdir: the folder of the store.
       cell: the cell's id.
       seed: of the run.
-      spec: the flat fields of the run.
-      defaults: what a field was worth to records that are older than the field.
+      spec: what is run.
 
     Raises:
       BrokenRecord: there is a file, but it is not a whole record of ``spec``.
@@ -108,44 +249,19 @@ def find(
     if not path.exists():
         return None
     record = read(path)
-    if {**(defaults or {}), **record["spec"]} != json.loads(json.dumps(dict(spec))):
+    if record.spec.identity() != spec.identity():
         raise BrokenRecord(f"{path}: is of another spec than the run that it names")
     return record
 
 
-def prepare_workdir(workdir: str | os.PathLike[str]) -> pathlib.Path:
-    """Makes the results folder, or says in one line why it cannot be written."""
-    folder = pathlib.Path(workdir) / "results"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise UserError(
-            f"workdir={str(workdir)!r}: cannot write there ({error.strerror}); "
-            "name a folder that you may write to with --workdir=DIR"
-        ) from None
-    return folder
+class _Raw(Record, frozen=True, kw_only=True):
+    """A record as its file has it: the run is checked by ``read_spec``."""
+
+    spec: dict[str, Any]  # type: ignore[assignment]
+
+    def rest(self) -> Record:
+        fields = {name: getattr(self, name) for name in self.__struct_fields__}
+        return Record(**fields)
 
 
-def _check(record: Any) -> None:
-    if not isinstance(record, dict):
-        raise ValueError(f"holds a {type(record).__name__}, not a record")
-    for key, kind in _KEYS.items():
-        if key not in record:
-            raise ValueError(f"has no {key!r}")
-        if not isinstance(record[key], kind) or isinstance(record[key], bool):
-            raise ValueError(f"{key!r} is of the wrong type")
-    if record["status"] not in _STATUSES:
-        raise ValueError(f"'status' is {record['status']!r}, not one of {_STATUSES}")
-
-
-def _finite(value: Any) -> Any:
-    """The same value with null for NaN and infinity, which JSON cannot hold."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return value
+_RAW = msgspec.json.Decoder(_Raw)

@@ -4,20 +4,24 @@ from ffjax.goodness.functions import (
     GOODNESS,
     Definition,
     Goodness,
+    State,
     allowed_values,
     check_param,
     find,
     make,
     register,
+    source_hash,
 )
 
 __all__ = [
     "GOODNESS",
     "Definition",
     "Goodness",
+    "State",
     "allowed_values",
     "check_param",
     "find",
     "make",
     "register",
+    "source_hash",
 ]

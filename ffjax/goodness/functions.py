@@ -33,6 +33,9 @@ from ffjax.model import normalise
 from ffjax.entmax import entmax as _entmax
 from ffjax.errors import UserError
 
+# The running mean of a layer's goodness function, or () for one without.
+State = jax.Array | tuple[()]
+
 MOMENTUM = 0.9  # of the running means of functions that keep one
 
 
@@ -579,3 +582,7 @@ def _count_from(h: jax.Array, bound: jax.Array) -> jax.Array:
     rest = (h[..., len(parts) * size :] >= bound).astype(jnp.int32)
     whole = jnp.sum(sum(parts), axis=-1, keepdims=True, dtype=jnp.int32)
     return whole + jnp.sum(rest, axis=-1, keepdims=True, dtype=jnp.int32)
+
+
+def source_hash(name: str) -> str | None:
+    return None

@@ -30,6 +30,7 @@ def label_scores(
     goodness_states: Sequence[Any],
     x: jax.Array,
     label: jax.Array,
+    gate_on: jax.Array | None = None,
 ) -> jax.Array:
     """Goodness of one example under one candidate label, (L + 1,).
 
@@ -38,7 +39,9 @@ def label_scores(
     """
     measured = []
     for index, weights in enumerate(params):
-        features, activity = pathway.run_layer(arch, index, weights, x, label)
+        features, activity = pathway.run_layer(
+            arch, index, weights, x, label, gate_on
+        )
         measured.append(activity)
         x = arch.normalise(features)
     return _scores(arch, goodness_states, measured)
@@ -60,6 +63,7 @@ def score_images(
     params: Sequence[Params],
     goodness_states: Sequence[Any],
     images: jax.Array,
+    gate_on: jax.Array | None = None,
 ) -> jax.Array:
     """Goodness of images (N, D) under every label: (N, L + 1, C), see ``label_scores``.
 
@@ -73,11 +77,13 @@ def score_images(
     def one_image(image):
         x = pathway.encode(arch, image)
         if arch.carries_label:
-            one_label = functools.partial(
-                label_scores, arch, params, goodness_states, x
-            )
-            return jax.vmap(one_label, out_axes=-1)(labels)
-        features = pathway.label_free_features(arch, params, x)
+
+
+            def under(label):
+                return label_scores(arch, params, goodness_states, x, label, gate_on)
+
+            return jax.vmap(under, out_axes=-1)(labels)
+        features = pathway.label_free_features(arch, params, x, gate_on)
         if arch.goodness.shifted is not None:
             shifts = [weights["label_kernel"] for weights in params]
             features.append(jnp.concatenate(features, axis=-1))

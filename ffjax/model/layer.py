@@ -48,8 +48,8 @@ class Layer(nn.Module):
     - "output": goodness is measured on h + W_label onehot(label) (paper, eq. 7), while
       h itself stays free of the label.
 
-    Where norm_gate is None, the entry "gate" of the parameters says whether there is
-    one, so that layers with and without it can share a program.
+    Where norm_gate is None, a number says whether there is a gate, so that layers with
+    and without it can share a program.
 
     Weights and biases start uniform in +-1/sqrt(fan_in), W_label in +-1/sqrt(classes).
     """
@@ -61,13 +61,16 @@ class Layer(nn.Module):
     num_classes: int
 
     @nn.compact
-    def __call__(self, x: jax.Array, label: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def __call__(
+        self, x: jax.Array, label: jax.Array, gate_on: jax.Array | None = None
+    ) -> tuple[jax.Array, jax.Array]:
         """Activations under candidate labels.
 
         Args:
           x: inputs (..., D); (..., D + 1) if the label enters at the input.
           label: integers (...), or (K, ...): K candidates for each input. What does not
             depend on the label is computed once for all of them, and its gradient too.
+          gate_on: above 0 where there is a norm gate, if norm_gate is None.
 
         Returns:
           What goes on to the next layer, and what goodness is measured on: (..., W),
@@ -80,8 +83,8 @@ class Layer(nn.Module):
         else:
             before = self._dense(x, fan_in=x.shape[-1])
         h = ACTIVATIONS[self.activation](before)
-        if self.norm_gate is None:
-            h = jnp.where(self.get_variable("params", "gate") > 0, gate(h), h)
+        if self.norm_gate is None and gate_on is not None:
+            h = jnp.where(gate_on > 0, gate(h), h)
         elif self.norm_gate:
             h = gate(h)
         if self.label_site == "output":

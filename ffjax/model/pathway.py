@@ -4,7 +4,6 @@ Shapes: N examples, B of them in a batch, D inputs, C classes, K candidate label
 """
 
 import dataclasses
-import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -126,7 +125,12 @@ def encode(arch: Architecture, images: jax.Array) -> jax.Array:
 
 
 def run_layer(
-    arch: Architecture, index: int, params: Params, x: jax.Array, labels: jax.Array
+    arch: Architecture,
+    index: int,
+    params: Params,
+    x: jax.Array,
+    labels: jax.Array,
+    gate_on: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array]:
     """One layer under candidate labels.
 
@@ -136,12 +140,13 @@ def run_layer(
       params: that layer's parameters.
       x: inputs (..., D), or (K, ..., D) where they depend on the label already.
       labels: candidate labels (...), or (K, ...) for K of them.
+      gate_on: see ``Layer``.
 
     Returns:
       What goes on to the next layer, and what goodness is measured on: (..., W), or
       (K, ..., W) where it depends on the label.
     """
-    outputs: Any = arch.layer(index).apply({"params": params}, x, labels)
+    outputs: Any = arch.layer(index).apply({"params": params}, x, labels, gate_on)
     return outputs
 
 
@@ -152,6 +157,7 @@ def score(
     goodness_state: Any,
     x: jax.Array,
     labels: jax.Array,
+    gate_on: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array]:
     """One layer's goodness under candidate labels, (K, B), and what it was measured on.
 
@@ -166,13 +172,14 @@ def score(
       goodness_state: the goodness function's state.
       x: inputs (B, D), or (K, B, D) where they depend on the label already.
       labels: candidate labels (K, B).
+      gate_on: see ``Layer``.
     """
     shifted = arch.goodness.shifted
     is_shift = arch.layer(index).label_site == "output"
     if shifted is None or not is_shift or len(labels) <= _FEW:
-        _, measured = run_layer(arch, index, params, x, labels)
+        _, measured = run_layer(arch, index, params, x, labels, gate_on)
         return arch.goodness(measured, goodness_state), measured
-    features, measured = run_layer(arch, index, params, x, labels[0])
+    features, measured = run_layer(arch, index, params, x, labels[0], gate_on)
     scores = shifted(features, params["label_kernel"])
     return jnp.take_along_axis(scores.T, labels, axis=0), measured[None]
 
@@ -181,26 +188,34 @@ _FEW = 2  # labels, as in the paper's training: the plain way takes less time
 
 
 def propagate(
-    arch: Architecture, lower: Sequence[Params], x: jax.Array, labels: jax.Array
+    arch: Architecture,
+    lower: Sequence[Params],
+    x: jax.Array,
+    labels: jax.Array,
+    gate_on: jax.Array | None = None,
 ) -> jax.Array:
     """The inputs of layer len(lower): encoded images through the layers below it.
 
     They are constants to that layer: no gradient goes down through here.
     """
     for index, params in enumerate(lower):
-        features, _ = run_layer(arch, index, params, x, labels)
+        features, _ = run_layer(arch, index, params, x, labels, gate_on)
         x = jax.lax.stop_gradient(arch.normalise(features))
     return x
 
 
 def label_free_features(
-    arch: Architecture, params: Sequence[Params], x: jax.Array
+    arch: Architecture,
+    params: Sequence[Params],
+    x: jax.Array,
+    gate_on: jax.Array | None = None,
 ) -> list[jax.Array]:
     """What each layer passes on, where that does not depend on the label."""
     features = []
     for index, weights in enumerate(params):
         # Any label will do; what it adds is not used, and so not computed.
-        h, _ = run_layer(arch, index, weights, x, jnp.zeros(x.shape[:-1], jnp.int32))
+        no_label = jnp.zeros(x.shape[:-1], jnp.int32)
+        h, _ = run_layer(arch, index, weights, x, no_label, gate_on)
         features.append(h)
         x = arch.normalise(h)
     return features
@@ -212,7 +227,11 @@ def add_label(params: Params, features: jax.Array, label: jax.Array) -> jax.Arra
 
 
 def advance(
-    arch: Architecture, index: int, params: Params, inputs: jax.Array
+    arch: Architecture,
+    index: int,
+    params: Params,
+    inputs: jax.Array,
+    gate_on: jax.Array | None = None,
 ) -> jax.Array:
     """All inputs of layer ``index + 1`` from those of layer ``index``, in chunks.
 
@@ -221,23 +240,17 @@ def advance(
       index: the layer to run.
       params: its parameters.
       inputs: (N, D), or (N, C, D): under each label.
+      gate_on: see ``Layer``.
 
     Returns:
       (N, W), or (N, C, W) where they depend on the label.
     """
-    return _advance(*as_program(arch, index), params, inputs)
-
-
-@functools.partial(jax.jit, static_argnames=("arch", "index"))
-def _advance(
-    arch: Architecture, index: int, params: Params, inputs: jax.Array
-) -> jax.Array:
     labels = jnp.arange(arch.num_classes)
 
     def one_example(x):
         # One label is enough where the features do not depend on it.
         candidates = labels if arch.carries_label else labels[:1]
-        features, _ = run_layer(arch, index, params, x, candidates)
+        features, _ = run_layer(arch, index, params, x, candidates, gate_on)
         return arch.normalise(features)
 
     return jax.lax.map(one_example, inputs, batch_size=chunk_size(arch))

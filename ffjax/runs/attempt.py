@@ -1,28 +1,45 @@
-"""Runs from arrays to the part of their records that depends on them."""
+"""A group of runs from arrays to records: trained, evaluated, timed."""
 
-import contextlib
-import dataclasses
+import datetime
 import functools
+import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ffjax.training import backprop, networks, program
-from ffjax import config, data
-from ffjax.runs import cost, checkpoint
-from ffjax.model import evaluate
+from ffjax import goodness
+from ffjax.config import build
+from ffjax.config.spec import RunSpec
+from ffjax.data import Dataset
 from ffjax.errors import UserError
-from ffjax.runs.machine import Machine
+from ffjax.model import evaluate
+from ffjax.model.evaluate import Evaluation
+from ffjax.paper.names import shortened
+from ffjax.records import Place, Record, Times
+from ffjax.runs import clock, cost
+from ffjax.runs.checkpoint import Layers
+from ffjax.runs.order import Run
+from ffjax.runs.provenance import provenance
+from ffjax.training import backprop
+from ffjax.training.machine import Machine
+from ffjax.training.networks import (
+    Member,
+    OnEpochs,
+    OnLayer,
+    member_bytes,
+    score_networks,
+    train_networks,
+)
+from ffjax.training.program import TrainedLayer, wait_for
 
-# A run but for its data: what is run, and the seed.
-Member = tuple[config.RunSpec, int]
+Outcome = Record | Exception
 
 
-def group_size(spec: config.RunSpec, machine: Machine, wanted: int = 0) -> int:
+def group_size(spec: RunSpec, machine: Machine, wanted: int = 0) -> int:
     """How many runs like this one to train in one program; ``wanted`` if it is set.
 
     On a CPU that is one for each device: its cores are busy with a single run, and two
@@ -33,9 +50,11 @@ def group_size(spec: config.RunSpec, machine: Machine, wanted: int = 0) -> int:
     num_devices = len(machine.devices)
     if machine.is_cpu:
         return num_devices
-    train_size, _, num_inputs, num_classes = cost.sizes(spec)
-    stored, rest = networks.member_bytes(
-        spec.architecture(num_classes), train_size, num_inputs, spec.batch_size
+    sizes = cost.sizes(spec)
+    stored, rest = member_bytes(
+        build.architecture(spec, sizes.classes),
+        build.training(spec),
+        (sizes.train, sizes.inputs),
     )
     if stored > machine.memory_budget:
         stored = 0  # then they are not stored at all
@@ -43,45 +62,41 @@ def group_size(spec: config.RunSpec, machine: Machine, wanted: int = 0) -> int:
 
 
 def attempt(
-    members: Sequence[Member],
-    dataset: data.Dataset,
+    runs: Sequence[Run],
+    dataset: Dataset,
     machine: Machine,
     *,
-    kept: Sequence[checkpoint.Layers] | None = None,
-    on_epochs: program.OnEpochs | None = None,
+    kept: Sequence[Layers] = (),
+    on_epochs: OnEpochs | None = None,
     on_halved: Callable[[int, Exception], None],
-) -> list[dict[str, Any] | Exception]:
-    """Trains a group; one that cannot be trained whole is cut in halves, down to one.
+) -> list[Outcome]:
+    """Trains a group; if it cannot be trained whole it is cut in halves, down to one.
 
     Args:
-      members: runs of one ``plan.family``.
+      runs: of one ``order.family``.
       dataset: what they learn.
       machine: where.
-      kept: of each run, where its finished layers are kept.
+      kept: of each run, where its finished layers are kept; or nothing.
       on_epochs: called with progress.
       on_halved: called with the new size of a group and the reason.
 
     Returns:
-      Of each run what ``train_and_evaluate`` gives, or what kept it from that.
+      Of each run its record, or what kept it from that.
     """
     try:
-        return list(
-            train_and_evaluate(
-                members, dataset, machine, kept=kept, on_epochs=on_epochs
-            )
-        )
+        return list(run_group(runs, dataset, machine, kept=kept, on_epochs=on_epochs))
     except Exception as error:  # out of memory, a user's function
-        if len(members) == 1 or isinstance(error, UserError):
-            return [error] * len(members)
-        half = (len(members) + 1) // 2
+        if len(runs) == 1 or isinstance(error, UserError):
+            return [error] * len(runs)
+        half = (len(runs) + 1) // 2
         on_halved(half, error)
-    outcomes: list[dict[str, Any] | Exception] = []
+    outcomes: list[Outcome] = []
     for part in (slice(None, half), slice(half, None)):
         outcomes += attempt(
-            members[part],
+            runs[part],
             dataset,
             machine,
-            kept=None if kept is None else kept[part],
+            kept=kept[part],
             on_epochs=on_epochs,
             on_halved=on_halved,
         )
@@ -89,9 +104,9 @@ def attempt(
 
 
 def halved(half: int, error: Exception) -> str:
-    """What to tell about a group that could not be trained whole."""
+    """What to say about a group that could not be trained whole."""
     why = "not enough memory" if is_out_of_memory(error) else repr(error)
-    why = " ".join(why.split())[:200]
+    why = shortened(" ".join(why.split()))
     return f"a group of runs failed ({why}); tried again with at most {half} at once"
 
 
@@ -100,210 +115,219 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error)
 
 
-def train_and_evaluate(
-    members: Sequence[Member],
-    dataset: data.Dataset,
+class _Trained(NamedTuple):
+    """Trained networks."""
+
+    layers: list[list[TrainedLayer]]  # of each network
+    score: Callable[[np.ndarray], list[jax.Array]]  # images -> (N, L + 1, C) of each
+
+
+def run_group(
+    runs: Sequence[Run],
+    dataset: Dataset,
     machine: Machine,
     *,
-    kept: Sequence[checkpoint.Layers] | None = None,
-    on_epochs: program.OnEpochs | None = None,
-) -> list[dict[str, Any]]:
-    """One run or a group, from arrays to the part of their records that they decide.
+    kept: Sequence[Layers] = (),
+    on_epochs: OnEpochs | None = None,
+) -> list[Record]:
+    """The records of a run, or of several that are trained in one program.
 
     Args:
-      members: runs of one ``plan.family``.
+      runs: of one ``order.family``.
       dataset: what they learn.
       machine: where.
       kept: of each run, where finished layers are kept, and taken from after an
-        interruption.
+        interruption; or nothing.
       on_epochs: called with progress.
     """
-    loaded = [one.load() for one in kept] if kept is not None else []
-    trained = [layers for layers, *_ in loaded] or [[] for _ in members]
-    earlier = [times for _, *times in loaded] or [(0.0, 0.0) for _ in members]
-    share = 1 / len(members)  # of the group's time
-    with _compile_clock() as clock:
-        started = time.perf_counter()
+    with clock.compile_clock() as compiling:
+        timer = _Timer(compiling, len(runs))
+        loaded = [layers.load() for layers in kept]
+        trained = [layers for layers, _ in loaded] or [[] for _ in runs]
+        earlier = [times for _, times in loaded] or [Times() for _ in runs]
 
-        def times() -> tuple[float, float]:
-            """Seconds of training and of compilation, for each member."""
-            train_s = time.perf_counter() - started - clock.seconds
-            return share * train_s, share * clock.seconds
+        def keep(index: int, layers: Sequence[TrainedLayer | None]) -> None:
+            for at, layer in enumerate(layers):
+                if kept and layer is not None:
+                    kept[at].save(index, layer, timer.trained(earlier[at]))
 
-        def keep(index: int, layers: Sequence[program.TrainedLayer | None]) -> None:
-            now = times()
-            for one, layer, before in zip(kept or (), layers, earlier, strict=False):
-                if layer is not None:
-                    one.save(index, layer, before[0] + now[0], before[1] + now[1])
-
-        trainer = _TRAINERS[members[0][0].trainer]
-        networks, score = trainer(members, dataset, machine, trained, on_epochs, keep)
-        train_s, compile_s = times()
-        trained_at = time.perf_counter()
-        test = score(dataset.test_images, dataset.test_labels)
-        valid = None
+        trainer = _TRAINERS[runs[0].spec.trainer]
+        result = trainer(runs, dataset, machine, trained, on_epochs, keep)
+        trained_times = [timer.trained(times) for times in earlier]
+        timer.start_evaluation()
+        test = _judge(result, dataset.test_images, dataset.test_labels, runs[0].spec)
+        valid: Sequence[Evaluation | None] = [None] * len(runs)
         if len(dataset.valid_labels):
-            valid = score(dataset.valid_images, dataset.valid_labels)
-        eval_compile_s = share * clock.seconds - compile_s
-        eval_s = share * (time.perf_counter() - trained_at) - eval_compile_s
-    outcomes = []
-    for position, (spec, _) in enumerate(members):
-        outcome = _outcome(spec, dataset, networks[position], test[position])
-        outcome["time"] = {
-            "compile_s": earlier[position][1] + compile_s + eval_compile_s,
-            "train_s": earlier[position][0] + train_s,
-            "eval_s": eval_s,
-        }
-        if valid is not None:
-            outcome["accuracy_valid"] = valid[position].accuracy
-            outcome["valid_size"] = len(dataset.valid_labels)
-        if len(members) > 1:  # times are shares of the group's, and rounding differs
-            outcome["group_size"] = len(members)
-        outcomes.append(outcome)
-    return outcomes
+            arrays = dataset.valid_images, dataset.valid_labels
+            valid = _judge(result, *arrays, runs[0].spec)
+        times = [timer.evaluated(times) for times in trained_times]
+    # Of a group, times are shares, and rounding differs from that of a run alone.
+    common = {"busy": timer.busy.read(), "group_size": len(runs), **provenance()}
+    return [
+        _record(run, dataset, layers, evaluations, time=spent, **common)
+        for run, layers, *evaluations, spent in zip(
+            runs, result.layers, test, valid, times, strict=True
+        )
+    ]
 
 
-def _outcome(
-    spec: config.RunSpec,
-    dataset: data.Dataset,
-    layers: Sequence[program.TrainedLayer],
-    test: evaluate.Evaluation,
-) -> dict[str, Any]:
+class _Timer:
+    """Seconds of a group's training and evaluation; each run has an equal share."""
+
+    def __init__(self, compiling: clock.CompileClock, num_runs: int):
+        self.busy = clock.BusyClock()
+        self._compiling = compiling
+        self._share = 1 / num_runs
+        self._started = time.perf_counter()
+        self._compiled = 0.0
+
+    def trained(self, earlier: Times) -> Times:
+        """The times so far of a run that took ``earlier`` before an interruption."""
+        compile_s = self._compiling.seconds
+        train_s = time.perf_counter() - self._started - compile_s
+        return Times(
+            compile_s=earlier.compile_s + self._share * compile_s,
+            train_s=earlier.train_s + self._share * max(0.0, train_s),
+        )
+
+    def start_evaluation(self) -> None:
+        self._started = time.perf_counter()
+        self._compiled = self._compiling.seconds
+
+    def evaluated(self, trained: Times) -> Times:
+        compile_s = self._compiling.seconds - self._compiled
+        eval_s = time.perf_counter() - self._started - compile_s
+        return Times(
+            compile_s=trained.compile_s + self._share * compile_s,
+            train_s=trained.train_s,
+            eval_s=self._share * max(0.0, eval_s),
+        )
+
+
+def _record(
+    run: Run,
+    dataset: Dataset,
+    layers: Sequence[TrainedLayer],
+    evaluations: Sequence[Evaluation | None],
+    **common: Any,
+) -> Record:
+    """A record.
+
+    Args:
+      run: which run.
+      dataset: what it learned.
+      layers: of its network.
+      evaluations: on the test images, and on the validation images if there are any.
+      **common: further fields.
+    """
+    test, valid = evaluations
+    assert test is not None  # there always are test images
+    spec, is_diverged = run.spec, layers[-1].is_diverged
     missing = spec.num_layers - len(test.accuracy_layers)
-    outcome: dict[str, Any] = {
-        "status": "diverged" if layers[-1].is_diverged else "ok",
-        "accuracy": test.accuracy,
-        "accuracy_layers": [*test.accuracy_layers, *[None] * missing],
-        "accuracy_concat": test.accuracy_concat if spec.trainer == "ff" else None,
-        "confusion": test.confusion.tolist(),
-        "losses": [layer.losses.tolist() for layer in layers],
-        "train_size": len(dataset.train_labels),
-        "test_size": len(dataset.test_labels),
-        "class_names": list(dataset.class_names),
-        "data": dataset.source,
-    }
-    if layers[-1].is_diverged:
-        epoch = len(layers[-1].losses) - 1
-        outcome["diverged_at"] = {"layer": len(layers) - 1, "epoch": epoch}
-    return outcome
+    last = Place(layer=len(layers) - 1, epoch=len(layers[-1].losses) - 1)
+    return Record(
+        cell=run.cell.id,
+        spec=spec,
+        seed=run.seed,
+        status="diverged" if is_diverged else "ok",
+        diverged_at=last if is_diverged else None,
+        accuracy=test.accuracy,
+        accuracy_layers=[*test.accuracy_layers, *[None] * missing],
+        accuracy_concat=test.accuracy_concat if spec.trainer == "ff" else None,
+        confusion=test.confusion.tolist(),
+        losses=[_finite(layer.losses) for layer in layers],
+        train_size=len(dataset.train_labels),
+        test_size=len(dataset.test_labels),
+        accuracy_valid=None if valid is None else valid.accuracy,
+        valid_size=len(dataset.valid_labels),
+        class_names=list(dataset.class_names),
+        data=dict(dataset.source),
+        goodness_source=goodness_source(spec),
+        finished=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        **common,
+    )
 
 
-# The layers of each trained network, and how well each labels images.
-_Trained = tuple[
-    list[list[program.TrainedLayer]],
-    Callable[[np.ndarray, np.ndarray], list[evaluate.Evaluation]],
-]
+def goodness_source(spec: RunSpec) -> str:
+    """What a user's own goodness function was made of; empty for a built-in."""
+    if ":" not in spec.goodness:
+        return ""
+    return goodness.source_hash(spec.goodness) or ""
+
+
+def _finite(losses: np.ndarray) -> list[float | None]:
+    """Losses as JSON can hold them."""
+    return [loss if math.isfinite(loss) else None for loss in losses.tolist()]
 
 
 def _train_forward_forward(
-    members: Sequence[Member],
-    dataset: data.Dataset,
+    runs: Sequence[Run],
+    dataset: Dataset,
     machine: Machine,
-    trained: Sequence[Sequence[program.TrainedLayer]],
-    on_epochs: program.OnEpochs | None,
-    on_layer: networks.OnLayer,
+    trained: Sequence[Sequence[TrainedLayer]],
+    on_epochs: OnEpochs | None,
+    on_layer: OnLayer,
 ) -> _Trained:
-    spec, seed = members[0]
-    arch = spec.architecture(dataset.num_classes)
-    training = {**spec.training(), "memory_budget": machine.memory_budget}
-    arrays = dataset.train_images, dataset.train_labels
-    if len(members) == 1:
-        layers = program.train_network(
-            arch,
-            jax.random.key(seed),
-            *arrays,
-            **training,
-            trained=trained[0],
-            on_epochs=on_epochs,
-            on_layer=lambda index, layer: on_layer(index, [layer]),
+    arch = build.architecture(runs[0].spec, dataset.num_classes)
+    members = [
+        Member(
+            jax.random.key(run.seed),
+            build.training(run.spec),
+            run.spec.norm_gate,
+            layers,
         )
-        part = dataclasses.replace(arch, widths=arch.widths[: len(layers)])
-        params = [layer.params for layer in layers]
-        states = [layer.goodness_state for layer in layers]
-        score = functools.partial(evaluate.score_images, part, params, states)
-        return [layers], _judge(lambda images: [score(images)], spec.ensemble)
-    for name in ("learning_rate", "threshold"):
-        del training[name]
-    together = [
-        networks.Member(
-            jax.random.key(seed), one.learning_rate, one.threshold, one.norm_gate, found
-        )
-        for (one, seed), found in zip(members, trained, strict=True)
+        for run, layers in zip(runs, trained, strict=True)
     ]
-    networks = networks.train_networks(
+    networks = train_networks(
         arch,
-        together,
-        *arrays,
-        devices=machine.devices,
-        **training,
+        members,
+        dataset.train_images,
+        dataset.train_labels,
+        machine,
         on_epochs=on_epochs,
         on_layer=on_layer,
     )
 
-    def score_all(images):
-        return networks.score_images(arch, together, networks, images, machine.devices)
+    def score(images: np.ndarray) -> list[jax.Array]:
+        return score_networks(arch, members, networks, images, machine.devices)
 
-    return networks, _judge(score_all, spec.ensemble)
+    return _Trained(networks, score)
 
 
 def _train_backprop(
-    members: Sequence[Member],
-    dataset: data.Dataset,
+    runs: Sequence[Run],
+    dataset: Dataset,
     machine: Machine,
-    trained: Sequence[Sequence[program.TrainedLayer]],
-    on_epochs: program.OnEpochs | None,
-    on_layer: networks.OnLayer,
+    trained: Sequence[Sequence[TrainedLayer]],
+    on_epochs: OnEpochs | None,
+    on_layer: OnLayer,
 ) -> _Trained:
     # There is nothing whole to keep before the end, and nothing to group.
     del machine, trained, on_layer
-    ((spec, seed),) = members
-    model = spec.backprop_network(dataset.num_classes)
+    (run,) = runs
+    model = build.backprop_network(run.spec, dataset.num_classes)
     whole = backprop.train_network(
         model,
-        jax.random.key(seed),
+        jax.random.key(run.seed),
         dataset.train_images,
         dataset.train_labels,
-        **spec.training(),
+        build.training(run.spec),
         on_epochs=on_epochs,
     )
     score = functools.partial(backprop.score_images, model, whole.params)
-    return [[whole]], _judge(lambda images: [score(images)], spec.ensemble)
+    return _Trained([[whole]], lambda images: [score(jnp.asarray(images))])
 
 
 _TRAINERS = {"ff": _train_forward_forward, "backprop": _train_backprop}
 
 
 def _judge(
-    score: Callable[[jax.Array], list[Any]], ensemble: str
-) -> Callable[[np.ndarray, np.ndarray], list[evaluate.Evaluation]]:
-    def judge(images, labels):
-        all_scores = score(jnp.asarray(images))
-        for scores in all_scores:
-            while not scores.is_ready():  # lets Ctrl-C through, unlike waiting in XLA
-                time.sleep(0.005)
-        return [
-            evaluate.evaluate(np.asarray(scores), labels, ensemble)
-            for scores in all_scores
-        ]
-
-    return judge
-
-
-class _CompileClock:
-    seconds = 0.0
-
-
-@contextlib.contextmanager
-def _compile_clock() -> Iterator[_CompileClock]:
-    """Adds up the time that XLA compiles while it is open."""
-    clock = _CompileClock()
-
-    def listen(event: str, duration_secs: float, **_: Any) -> None:
-        if event.endswith(("backend_compile_duration", "to_mlir_module_duration")):
-            clock.seconds += duration_secs
-
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    try:
-        yield clock
-    finally:
-        jax.monitoring.unregister_event_duration_listener(listen)
+    trained: _Trained, images: np.ndarray, labels: np.ndarray, spec: RunSpec
+) -> list[Evaluation]:
+    all_scores = trained.score(images)
+    for scores in all_scores:
+        wait_for(scores)
+    return [
+        evaluate.evaluate(np.asarray(scores), labels, spec.ensemble)
+        for scores in all_scores
+    ]

@@ -11,7 +11,8 @@ import safetensors
 from safetensors import numpy as safetensors_numpy
 
 from ffjax import atomic, network
-from ffjax.training import program
+from ffjax.records import Times
+from ffjax.training.program import TrainedLayer
 
 _FORMAT = "ffjax-partial-1"
 
@@ -38,13 +39,9 @@ class Layers:
         self._identity = json.dumps(identity, sort_keys=True)
         self._report = report
 
-    def load(self) -> tuple[list[program.TrainedLayer], float, float]:
-        """The layers up to the first missing one, and the seconds that they took.
-
-        Returns:
-          Layers, seconds of training, seconds of compilation.
-        """
-        layers, train_s, compile_s = [], 0.0, 0.0
+    def load(self) -> tuple[list[TrainedLayer], Times]:
+        """The layers up to the first missing one, and the time that they took."""
+        layers, times = [], Times()
         while (path := self._path(len(layers))).exists():
             try:
                 with safetensors.safe_open(path, framework="numpy") as file:
@@ -53,7 +50,7 @@ class Layers:
                         raise ValueError("not written by this version")
                     if facts["identity"] != self._identity:
                         raise ValueError("of another run")
-                    times = float(facts["train_s"]), float(facts["compile_s"])
+                    spent = Times(float(facts["compile_s"]), float(facts["train_s"]))
                     tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
                 layers.append(network.layer_from_tensors(tensors))
             except (
@@ -64,18 +61,16 @@ class Layers:
             ) as error:
                 self._report(f"{path}: not used ({error}); the layer is trained again")
                 break
-            train_s, compile_s = times
-        return layers, train_s, compile_s
+            times = spent
+        return layers, times
 
-    def save(
-        self, index: int, layer: program.TrainedLayer, train_s: float, compile_s: float
-    ) -> None:
-        """Stores a layer with the seconds that the run took so far."""
+    def save(self, index: int, layer: TrainedLayer, times: Times) -> None:
+        """Stores a layer with the time that the run took so far."""
         facts = {
             "format": _FORMAT,
             "identity": self._identity,
-            "train_s": repr(train_s),
-            "compile_s": repr(compile_s),
+            "train_s": repr(times.train_s),
+            "compile_s": repr(times.compile_s),
         }
         content = safetensors_numpy.save(network.layer_tensors(layer), facts)
         try:

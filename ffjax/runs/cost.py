@@ -6,8 +6,11 @@ Only matrix products are counted; they dominate. The rates below turn them into 
 import functools
 import math
 from collections.abc import Iterable
+from typing import NamedTuple
 
-from ffjax import config, data
+from ffjax import data
+from ffjax.config import Cell, RunSpec
+from ffjax.paper import names
 
 # Measured on 2 x86 cores: 117 with ffcl and 135 with standard, in layers of 2000 units
 # with batches of 500 (experiments/benchmark/results).
@@ -19,19 +22,19 @@ COMPILE_SECONDS = 3.0
 A100_SECONDS = 45.0
 
 
-def flops(spec: config.RunSpec) -> float:
+def flops(spec: RunSpec) -> float:
     """Floating-point operations in the matrix products of one run."""
-    train_size, test_size, num_inputs, num_classes = sizes(spec)
+    size = sizes(spec)
     carries_label = spec.pathway == "standard"
-    candidates = num_classes if carries_label else 1
-    first, later = num_inputs * spec.width, (spec.num_layers - 1) * spec.width**2
+    candidates = size.classes if carries_label else 1
+    first, later = size.inputs * spec.width, (spec.num_layers - 1) * spec.width**2
     # In the first layer a product forward and one for the weights' gradient.
-    step = 2 * (2 * first + _later_products(spec, num_classes) * later)
+    step = 2 * (2 * first + _later_products(spec, size.classes) * later)
     look = 2 * (first + candidates * later)
-    return float(train_size * (spec.epochs * step + look) + test_size * look)
+    return float(size.train * (spec.epochs * step + look) + size.test * look)
 
 
-def _later_products(spec: config.RunSpec, num_classes: int) -> int:
+def _later_products(spec: RunSpec, num_classes: int) -> int:
     """Products of a step in a layer above the first: forward and of gradients."""
     if spec.trainer == "backprop":
         return 3  # its inputs have a gradient, too
@@ -43,67 +46,61 @@ def _later_products(spec: config.RunSpec, num_classes: int) -> int:
     return 2 * kinds + tried
 
 
-def cpu_seconds(spec: config.RunSpec) -> float:
+def cpu_seconds(spec: RunSpec) -> float:
     """About how long one run takes on 2 CPU cores."""
     return _compile_seconds(spec) + flops(spec) / CPU_RATE
 
 
-def a100_seconds(spec: config.RunSpec) -> float:
+def a100_seconds(spec: RunSpec) -> float:
     """About how long one run takes on an A100, judged by the paper's runs."""
-    known = config.RunSpec(dataset="fashion_mnist", pathway="standard")
+    known = RunSpec(dataset="fashion_mnist", pathway="standard")
     rate = flops(known) / (A100_SECONDS - _compile_seconds(known))
     return _compile_seconds(spec) + flops(spec) / rate
 
 
-def describe(cells: Iterable[config.Cell]) -> str:
+def describe(cells: Iterable[Cell]) -> str:
     """How many cells and runs there are, and about how long they take."""
     cells = list(cells)
     runs = [cell.spec for cell in cells for _ in cell.seeds]
-    gpu = _amount(sum(map(a100_seconds, runs)), "GPU-")
-    cpu = _amount(sum(map(cpu_seconds, runs)), "")
+    gpu = names.amount(sum(map(a100_seconds, runs)), "GPU-")
+    cpu = names.amount(sum(map(cpu_seconds, runs)))
     return (
-        f"{count(len(cells), 'cell')}, {count(len(runs), 'run')}: "
+        f"{names.count(len(cells), 'cell')}, {names.count(len(runs), 'run')}: "
         f"about {gpu} on one A100, or {cpu} on 2 CPU cores"
     )
 
 
-def _compile_seconds(spec: config.RunSpec) -> float:
+def _compile_seconds(spec: RunSpec) -> float:
     return COMPILE_SECONDS * min(spec.num_layers, 2)
 
 
-def count(number: int, noun: str) -> str:
-    """A number with its noun: 1 run, 2 runs."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+class Sizes(NamedTuple):
+    """How large a dataset is."""
+
+    train: int  # images
+    test: int  # images
+    inputs: int  # values of an image
+    classes: int
 
 
-def _amount(seconds: float, prefix: str) -> str:
-    for size, name in ((3600, "hours"), (60, "minutes"), (1, "seconds")):
-        if seconds >= 1.5 * size or size == 1:
-            value = seconds / size
-            shown = f"{value:.1f}" if value < 10 else f"{value:.0f}"
-            return f"{shown} {prefix}{name}"
-    raise AssertionError
-
-
-def sizes(spec: config.RunSpec) -> tuple[int, int, int, int]:
-    """Training and test images of a run, values of an image, classes."""
-    train_size, test_size, num_inputs, num_classes = _full_sizes(spec.dataset)
-    if spec.train_limit:
-        train_size = min(train_size, spec.train_limit)
-    if spec.test_limit:
-        test_size = min(test_size, spec.test_limit)
-    train_size = round(train_size * (1 - spec.valid_fraction))
-    return train_size, test_size, num_inputs, num_classes
+def sizes(spec: RunSpec) -> Sizes:
+    """The images that a run uses."""
+    full = _full_sizes(spec.dataset)
+    train = min(full.train, spec.train_limit or full.train)
+    return full._replace(
+        train=round(train * (1 - spec.valid_fraction)),
+        test=min(full.test, spec.test_limit or full.test),
+    )
 
 
 @functools.cache
-def _full_sizes(dataset: str) -> tuple[int, int, int, int]:
-    """Training and test images, values of an image, classes."""
+def _full_sizes(dataset: str) -> Sizes:
     known = data.DATASETS.get(dataset)
     if known is not None:
         num_inputs = math.prod(known.image_shape)
-        return known.train_size, known.test_size, num_inputs, len(known.class_names)
-    found = data.load(dataset)  # a user's own file: only its arrays tell
-    num_inputs = found.train_images.shape[1]
-    sizes = len(found.train_labels), len(found.test_labels)
-    return *sizes, num_inputs, found.num_classes
+        classes = len(known.class_names)
+        return Sizes(known.train_size, known.test_size, num_inputs, classes)
+    own = data.load(dataset)  # a user's own file: only its arrays say
+    num_inputs = own.train_images.shape[1]
+    counts = len(own.train_labels), len(own.test_labels)
+    return Sizes(*counts, num_inputs, own.num_classes)

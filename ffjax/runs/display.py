@@ -3,8 +3,6 @@
 import pathlib
 import shlex
 import time
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import rich.console
@@ -13,7 +11,10 @@ import rich.table
 import rich.text
 from rich import progress_bar
 
-from ffjax import paper, records
+from ffjax.config.spec import RunSpec
+from ffjax.paper import names
+from ffjax.paper.names import duration
+from ffjax.records import Record, record_path
 
 # Seconds between two lines about the same layer in a file.
 _LINE_SECONDS = 10.0
@@ -82,7 +83,7 @@ class Display:
         """A line that stays; file names and numbers are printed as they are."""
         self.console.print(text, markup=False)
 
-    def found_record(self, record: records.Record, work: float, before: bool) -> None:
+    def found_record(self, record: Record, work: float, before: bool) -> None:
         """A run was done by another process, before this one started or since."""
         self._num_done += 1
         self._work_left -= work
@@ -105,14 +106,14 @@ class Display:
             self.print(f"  {name}{self._run.text()}")
 
     def finish_run(
-        self, name: str, record: records.Record, work: float, seconds: float
+        self, name: str, record: Record, work: float, seconds: float
     ) -> None:
         """A run, perhaps of several that were started together, has its record."""
-        result = f"{record['accuracy']:.2f} %"
-        if record["status"] == "diverged":
+        result = names.accuracy(record.accuracy)
+        if record.is_diverged:
             result += " (diverged)"
         self._num_done += 1
-        self._last = f"last {result} {short_name(record['spec'])}"
+        self._last = f"last {result} {names.short_method(record.spec)}"
         self._keep_best(record)
         self._announce(name, result, work, seconds)
 
@@ -148,12 +149,12 @@ class Display:
                 line += [self._time_left(), self._best_text()]
             self.print(" · ".join(filter(None, line)))
 
-    def _keep_best(self, record: records.Record) -> None:
-        self._dataset = str(record["spec"].get("dataset"))
+    def _keep_best(self, record: Record) -> None:
+        self._dataset = record.spec.dataset
         best = self._best.get(self._dataset)
-        if best is None or record["accuracy"] > best[0]:
-            name = short_name(record["spec"])
-            self._best[self._dataset] = record["accuracy"], name
+        if best is None or record.accuracy > best[0]:
+            name = names.short_method(record.spec)
+            self._best[self._dataset] = record.accuracy, name
 
     def _best_text(self) -> str:
         if self._dataset not in self._best:
@@ -254,67 +255,44 @@ def _one_line(text: str) -> rich.text.Text:
     return rich.text.Text(text, no_wrap=True, overflow="ellipsis")
 
 
-def short_name(spec: Mapping[str, Any]) -> str:
-    """The method of a run: pathway, goodness, its parameter, activation, gate."""
-    parameter = paper.parameter_text(spec).replace(" ", "")
-    gate = "gate" if spec.get("norm_gate") else ""
-    names = [spec.get("pathway"), spec.get("goodness"), parameter]
-    return " ".join(filter(None, [*names, spec.get("activation"), gate]))
-
-
-def duration(seconds: float) -> str:
-    """Seconds as a person writes them: 42 s, 3 min 10 s, 2 h 5 min."""
-    seconds = round(seconds)
-    if seconds < 60:
-        return f"{seconds} s"
-    if seconds < 3600:
-        return f"{seconds // 60} min {seconds % 60} s"
-    return f"{seconds // 3600} h {seconds % 3600 // 60} min"
-
-
-def summarise(display: Display, record: records.Record, workdir: str) -> None:
+def summarise(display: Display, record: Record, workdir: str) -> None:
     """The last lines of a single run: what came out and where it is."""
-    spec = record["spec"]
-    if record["status"] == "diverged":
-        where = record.get("diverged_at")
-        place = (
-            f" in layer {where['layer'] + 1}, epoch {where['epoch'] + 1}"
-            if where
-            else ""
-        )
+    if record.is_diverged:
+        at = record.diverged_at
+        place = f" in layer {at.layer + 1}, epoch {at.epoch + 1}" if at else ""
         display.print(
             f"diverged{place}: the loss was not finite; a smaller "
             "--config.learning_rate may help"
         )
-    title = rich.text.Text(f"test accuracy on {spec['dataset']}")
+    title = rich.text.Text(f"test accuracy on {record.spec.dataset}")
     rows = rich.table.Table(title=title, min_width=36)
     rows.add_column("measured on")
     rows.add_column("accuracy", justify="right")
     whole = "network"
-    if record["accuracy_concat"] is not None:
+    if record.accuracy_concat is not None:
         whole = "ensemble"
-        for index, accuracy in enumerate(record["accuracy_layers"]):
-            text = "not trained" if accuracy is None else f"{accuracy:.2f} %"
+        for index, accuracy in enumerate(record.accuracy_layers):
+            text = "not trained" if accuracy is None else names.accuracy(accuracy)
             rows.add_row(f"layer {index + 1}", text)
-        rows.add_row("all layers, concatenated", f"{record['accuracy_concat']:.2f} %")
-    rows.add_row(whole, f"{record['accuracy']:.2f} %", style="bold")
-    if "accuracy_valid" in record:
-        rows.add_row(f"{whole}, validation part", f"{record['accuracy_valid']:.2f} %")
+        concat = names.accuracy(record.accuracy_concat)
+        rows.add_row("all layers, concatenated", concat)
+    rows.add_row(whole, names.accuracy(record.accuracy), style="bold")
+    if record.accuracy_valid is not None:
+        valid = names.accuracy(record.accuracy_valid)
+        rows.add_row(f"{whole}, validation part", valid)
     display.console.print(rows)
-    times = record["time"]
-    if {"train_s", "compile_s", "eval_s"} <= set(times):
-        display.print(
-            f"{duration(times['train_s'])} training, {times['compile_s']:.1f} s "
-            f"compiling, {times['eval_s']:.1f} s evaluating on {record['device']}"
-        )
-    path = records.record_path(workdir, record["cell"], record["seed"])
-    display.print(f"record: {path}")
+    times = record.time
+    display.print(
+        f"{duration(times.train_s)} training, {times.compile_s:.1f} s "
+        f"compiling, {times.eval_s:.1f} s evaluating on {record.device}"
+    )
+    display.print(f"record: {record_path(workdir, record.cell, record.seed)}")
 
 
-def suggest(display: Display, spec: Mapping[str, Any], workdir: str) -> None:
+def suggest(display: Display, spec: RunSpec, workdir: str) -> None:
     """What to try after a single run."""
-    goodness = "moment" if spec.get("goodness") != "moment" else "sos"
-    pathway = "standard" if spec.get("pathway") != "standard" else "ffcl"
+    goodness = "moment" if spec.goodness != "moment" else "sos"
+    pathway = "standard" if spec.pathway != "standard" else "ffcl"
     main = "python -m ffjax.main"
     in_checkout = pathlib.Path(_QUICK.partition(":")[0]).is_file()
     other = f"--config.goodness={goodness} --config.pathway={pathway}"

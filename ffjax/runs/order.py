@@ -1,4 +1,4 @@
-"""Which runs there are, in which order, which of them go together, and whose they are.
+"""Which runs there are, in which order, which of them go together, and which shard has them.
 
 Nothing here runs anything: a grid is put in order, cut into groups that one program can
 train, and split into shards for machines that know nothing of each other.
@@ -10,19 +10,19 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from ffjax import config
-from ffjax.runs import cost
+from ffjax.config import Cell, RunSpec
 from ffjax.errors import UserError
+from ffjax.runs import cost
 
 
 class Run(NamedTuple):
     """A cell with one of its seeds."""
 
-    cell: config.Cell
+    cell: Cell
     seed: int
 
     @property
-    def spec(self) -> config.RunSpec:
+    def spec(self) -> RunSpec:
         """What is run."""
         return self.cell.spec
 
@@ -37,28 +37,39 @@ class Run(NamedTuple):
         return f"{self.cell.id} seed {self.seed}"
 
 
-def dataset_key(spec: config.RunSpec) -> tuple[str, int, int, float]:
+class DatasetKey(NamedTuple):
     """What runs on the same arrays have in common."""
-    return spec.dataset, spec.train_limit, spec.test_limit, spec.valid_fraction
+
+    name: str
+    train_limit: int
+    test_limit: int
+    valid_fraction: float
 
 
-def program(spec: config.RunSpec) -> config.RunSpec:
+def dataset_key(spec: RunSpec) -> DatasetKey:
+    """The arrays of a run."""
+    return DatasetKey(
+        spec.dataset, spec.train_limit, spec.test_limit, spec.valid_fraction
+    )
+
+
+def program(spec: RunSpec) -> RunSpec:
     """What runs of the same compiled programs have in common."""
     # These two are numbers to the compiled programs, not a part of them.
     return dataclasses.replace(spec, learning_rate=1.0, threshold=0.0)
 
 
-def family(spec: config.RunSpec) -> Hashable:
+def family(spec: RunSpec) -> Hashable:
     """What runs have in common that can be trained in one program, see ``group``."""
     return dataclasses.replace(program(spec), norm_gate=False)
 
 
-def can_group(spec: config.RunSpec) -> bool:
+def can_group(spec: RunSpec) -> bool:
     """Whether a run can be trained together with its family."""
     return spec.trainer == "ff"
 
 
-def ordered(cells: Iterable[config.Cell]) -> list[Run]:
+def ordered(cells: Iterable[Cell]) -> list[Run]:
     """All runs; those of one dataset adjacent, and in it those of one family."""
     cells = list(cells)
     keys = (dataset_key, family, program)
@@ -76,7 +87,7 @@ def ordered(cells: Iterable[config.Cell]) -> list[Run]:
 
 
 def groups(
-    runs: Iterable[Run], size_of: Callable[[config.RunSpec], int]
+    runs: Iterable[Run], size_of: Callable[[RunSpec], int]
 ) -> Iterator[list[Run]]:
     """Adjacent runs of one family, as many at a time as ``size_of`` says of one."""
     for _, found in itertools.groupby(runs, lambda run: family(run.spec)):
@@ -96,7 +107,7 @@ def parse_shard(text: str) -> tuple[int, int]:
     return index, count
 
 
-def shard(cells: Sequence[config.Cell], index: int, count: int) -> list[config.Cell]:
+def shard(cells: Sequence[Cell], index: int, count: int) -> list[Cell]:
     """The cells of shard ``index`` of ``count``, with those of their seeds in it.
 
     The shards are disjoint, complete, the same every time, and of about equal expected

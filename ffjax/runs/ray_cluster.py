@@ -21,14 +21,22 @@ import traceback
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
 from absl import flags
 
 import ffjax
-from ffjax import config, data
-from ffjax.runs import cost, local, machine, order, attempt
+from ffjax.config.spec import RunSpec, Way
+from ffjax.data import Dataset
 from ffjax.errors import UserError
-from ffjax.runs.workdir import Ledger
+from ffjax.paper.names import count
+from ffjax.runs import attempt, cost, order
+from ffjax.runs.attempt import Outcome
+from ffjax.runs.datasets import Datasets, describe
+from ffjax.runs.local import Programs
 from ffjax.runs.order import Run
+from ffjax.runs.provenance import provenance
+from ffjax.runs.workdir import Workdir
+from ffjax.training import machine
 
 _CONNECT_SECONDS = 10.0  # for a first sign of life of a cluster
 _JOIN_SECONDS = 60.0  # for a cluster to take us in
@@ -94,25 +102,26 @@ class _Task(NamedTuple):
 
 
 class Driver:
-    """Works through the runs of a ledger on a cluster."""
+    """Works through the runs of a workdir on a cluster."""
 
-    def __init__(self, ledger: Ledger, cluster: Ray, group_size: int = 0):
+    def __init__(self, workdir: Workdir, cluster: Ray, way: Way):
         """A driver.
 
         Args:
-          ledger: the runs.
+          workdir: the runs.
           cluster: where to run them.
-          group_size: how many to train in one program; 0 = automatic, on the worker.
+          way: groups of size 0 are as large as a worker finds right.
         """
-        self._ledger = ledger
+        self._workdir = workdir
         self._cluster = cluster
-        self._group_size = group_size
+        self._group_size = way.group_size
+        self._loaded = Datasets(way.data_dir)
         self._tasks: dict[Any, _Task] = {}
         self._datasets: dict[tuple, Any] = {}
 
     def work(self) -> None:
         """Returns when every run has a record or has failed."""
-        pending = self._ledger.open()
+        pending = self._workdir.open()
         if not pending:
             return
         with _connected(self._cluster, pending) as ray:
@@ -122,12 +131,12 @@ class Driver:
                 while pending:
                     left = self._run(ray, pending)
                     if len(left) == len(pending):
-                        self._ledger.wait_for(left)
+                        self._workdir.wait_for(left)
                     pending = left
             finally:
                 for reference, task in self._tasks.items():
                     ray.cancel(reference, force=True)
-                    self._ledger.release(task.runs)
+                    self._workdir.release(task.runs)
 
     def _run(self, ray: Any, pending: Sequence[Run]) -> list[Run]:
         """Sees to it that runs are done; returns those that other processes have."""
@@ -141,7 +150,7 @@ class Driver:
             # A few wait in Ray's queue, so that no worker idles; the others are left
             # for other processes on the same workdir.
             while batch and len(self._tasks) < 2 * max(1, num_slots):
-                ours, others = self._ledger.claim(batch)
+                ours, others = self._workdir.claim(batch)
                 theirs += others
                 self._start(ray, ours)
                 batch = next(batches, None)
@@ -167,19 +176,18 @@ class Driver:
         except Exception as error:  # a missing dataset
             self._fail(task, error)
             return
-        members = [(run.spec, run.seed) for run in runs]
         # Retries are counted here: Ray's own never end where memory runs out.
         remote = ray.remote(
             num_cpus=self._cluster.cpus, num_gpus=self._gpus, max_retries=0
         )(run_task)
         cpus = None if self._gpus else self._cluster.cpus
-        reference = remote.remote(members, dataset, self._group_size, cpus)
+        reference = remote.remote(runs, dataset, self._group_size, cpus)
         self._tasks[reference] = task
 
     def _collect(self, ray: Any, reference: Any) -> None:
         """Writes what a finished task brought, or starts it again."""
         try:
-            outcomes, origin, told, seconds = ray.get(reference, timeout=_START_SECONDS)
+            result: TaskResult = ray.get(reference, timeout=_START_SECONDS)
         except ray.exceptions.RayTaskError as error:
             self._fail(self._tasks.pop(reference), error)
             return
@@ -187,27 +195,28 @@ class Driver:
             self._retry(ray, self._tasks.pop(reference), error)
             return
         task = self._tasks.pop(reference)
-        origin = {**origin, "commit": machine.provenance()["commit"]}
+        commit = provenance()["commit"]  # a worker has no checkout
         try:
-            for text in told:
-                self._ledger.tell_once(text)
-            for run, outcome in zip(task.runs, outcomes, strict=True):
+            for text in result.lines:
+                self._workdir.say_once(text)
+            for run, outcome in zip(task.runs, result.outcomes, strict=True):
                 if isinstance(outcome, Exception):
-                    self._ledger.fail(run, outcome, seconds)
+                    self._workdir.fail(run, outcome, result.seconds)
                 else:
-                    self._ledger.write(run, outcome, origin, seconds)
+                    record = msgspec.structs.replace(outcome, commit=commit)
+                    self._workdir.write(run, record, result.seconds)
         finally:
-            self._ledger.release(task.runs)
+            self._workdir.release(task.runs)
 
     def _retry(self, ray: Any, task: _Task, error: Exception) -> None:
-        what = cost.count(len(task.runs), "run")
+        what = count(len(task.runs), "run")
         why = type(error).__name__
         if task.num_retries >= self._cluster.max_retries:
             lost = WorkerError(f"{why}, {task.num_retries + 1} times in a row")
             self._fail(task, lost)
             return
         attempt = task.num_retries + 1
-        self._ledger.display.print(
+        self._workdir.display.print(
             f"{task.runs[0].title}: the worker of {what} died ({why}); retry {attempt} "
             f"of {self._cluster.max_retries}"
         )
@@ -220,15 +229,15 @@ class Driver:
     def _fail(self, task: _Task, error: Exception) -> None:
         try:
             for run in task.runs:
-                self._ledger.fail(run, error, time.monotonic() - task.started)
+                self._workdir.fail(run, error, time.monotonic() - task.started)
         finally:
-            self._ledger.release(task.runs)
+            self._workdir.release(task.runs)
 
-    def _send_dataset(self, ray: Any, spec: config.RunSpec) -> Any:
+    def _send_dataset(self, ray: Any, spec: RunSpec) -> Any:
         key = order.dataset_key(spec)
         if key not in self._datasets:
-            dataset = self._ledger.load(spec)
-            self._ledger.tell_once(local.describe(dataset))
+            dataset = self._loaded.load(spec)
+            self._workdir.say_once(describe(dataset))
             self._datasets[key] = ray.put(dataset)
         return self._datasets[key]
 
@@ -252,39 +261,41 @@ class Driver:
         return f"{self._cluster.cpus:g} CPUs{gpus}"
 
     def _tell_cluster(self, ray: Any) -> None:
-        nodes = cost.count(len(_nodes(ray)), "node")
+        nodes = count(len(_nodes(ray)), "node")
         slots = self._num_slots(ray)
         if not slots:
             raise UserError(
                 f"ray: none of the {nodes} has {self._request()} for a task; ask for "
                 "less with --ray_cpus or --ray_gpus"
             )
-        self._ledger.display.print(
-            f"Ray: {nodes}, {cost.count(slots, 'task')} at a time, {self._request()} "
+        self._workdir.display.print(
+            f"Ray: {nodes}, {count(slots, 'task')} at a time, {self._request()} "
             "each"
         )
 
 
+class TaskResult(NamedTuple):
+    """What a task brings back."""
+
+    outcomes: list[Outcome]  # of each run
+    lines: list[str]  # to print
+    seconds: float
+
+
 def run_task(
-    members: Sequence[attempt.Member],
-    dataset: data.Dataset,
-    group_size: int,
-    cpus: float | None,
-) -> tuple[list[dict[str, Any] | Exception], dict[str, Any], list[str], float]:
+    runs: Sequence[Run], dataset: Dataset, group_size: int, cpus: float | None
+) -> TaskResult:
     """Runs some runs of one family, on a worker.
 
     Args:
-      members: the runs.
+      runs: what to run.
       dataset: what they learn.
       group_size: how many to train in one program; 0 = automatic.
       cpus: of this task where it has no GPU; other tasks use the others.
-
-    Returns:
-      What came of each run, with what, lines to tell, and the seconds that it took.
     """
     started = time.monotonic()
     # A worker that hangs ends itself, which is a death like any other to the driver.
-    faulthandler.dump_traceback_later(patience(members, cpus), exit=True)
+    faulthandler.dump_traceback_later(patience(runs, cpus), exit=True)
     machine.use_compilation_cache()
     share = 1.0
     if cpus is not None:
@@ -292,34 +303,33 @@ def run_task(
         # How many threads XLA computes with; it would take all cores of the node.
         os.environ.setdefault("NPROC", str(math.ceil(cpus)))
     here = machine.here(share=share)
-    told: list[str] = []
-    outcomes: list[dict[str, Any] | Exception] = []
-    size = attempt.group_size(members[0][0], here, group_size)
-    for first in range(0, len(members), size):
-        part = members[first : first + size]
-        for spec, _ in part:
-            _PROGRAMS.use(spec)
+    lines: list[str] = []
+    outcomes: list[Outcome] = []
+    size = attempt.group_size(runs[0].spec, here, group_size)
+    for first in range(0, len(runs), size):
+        part = runs[first : first + size]
+        _PROGRAMS.use(part)
         outcomes += attempt.attempt(
             part,
             dataset,
             here,
-            on_halved=lambda half, error: told.append(attempt.halved(half, error)),
+            on_halved=lambda half, error: lines.append(attempt.halved(half, error)),
         )
     faulthandler.cancel_dump_traceback_later()
     seconds = time.monotonic() - started
-    return list(map(_portable, outcomes)), machine.provenance(), told, seconds
+    return TaskResult(list(map(_portable, outcomes)), lines, seconds)
 
 
-_PROGRAMS = local.Programs()  # of this worker
+_PROGRAMS = Programs()  # of this worker
 
 
-def patience(members: Sequence[attempt.Member], cpus: float | None) -> float:
+def patience(runs: Sequence[Run], cpus: float | None) -> float:
     """Seconds after which a task is taken for hung: far more than it can need."""
-    expected = sum(cost.cpu_seconds(spec) for spec, _ in members)
+    expected = sum(cost.cpu_seconds(run.spec) for run in runs)
     return 600 + 20 * expected * max(1.0, 2 / (cpus or 2))
 
 
-def _portable(outcome: dict[str, Any] | Exception) -> dict[str, Any] | Exception:
+def _portable(outcome: Outcome) -> Outcome:
     """An exception that can be sent, whatever it is made of."""
     if not isinstance(outcome, Exception) or type(outcome) is UserError:
         return outcome

@@ -1,51 +1,33 @@
 """Cells -> records: skips what is done, shares the work, survives what can happen."""
 
 import contextlib
-import dataclasses
 import pathlib
 import shlex
 import signal
 import threading
+import time
 from collections.abc import Iterator, Sequence
-from typing import Any
 
-from ffjax.runs import ray_cluster, cost, locks, workdir, local, order, display
-from ffjax import config, records
-from ffjax.runs.workdir import Ledger
+from ffjax.config import Cell
+from ffjax.config.spec import Way
+from ffjax.paper.names import count, shortened
+from ffjax.records import Record
+from ffjax.runs import cost, order, ray_cluster, workdir
+from ffjax.runs.display import Display, suggest, summarise
+from ffjax.runs.local import Worker
+from ffjax.runs.locks import Claims
+from ffjax.runs.workdir import Workdir
 
 _MAX_LISTED = 30  # cells in the table at the end; the report has all of them
-
-
-@dataclasses.dataclass(frozen=True)
-class How:
-    """How to run, not what.
-
-    Attributes:
-      data_dir: where datasets are.
-      group_size: how many runs to train in one program; 0 = automatic.
-      num_devices: how many local devices to use; 0 = all.
-      ray: the cluster to run on; None: this process.
-    """
-
-    data_dir: str = ""
-    group_size: int = 0
-    num_devices: int = 0
-    ray: ray_cluster.Ray | None = None
-
-    @classmethod
-    def of(cls, fields: Any, ray: ray_cluster.Ray | None) -> "How":
-        """What a config says about it."""
-        return cls(fields.data_dir, fields.group_size, fields.num_devices, ray)
-
-
-HERE = How()
+_REPORT_SECONDS = 5.0  # between two drawings of the report while a grid runs
 
 
 def run(
-    cells: Sequence[config.Cell],
-    workdir: str,
-    how: How = HERE,
+    cells: Sequence[Cell],
+    path: str,
+    way: Way,
     *,
+    ray: ray_cluster.Ray | None = None,
     arguments: Sequence[str] = (),
     is_grid: bool = False,
 ) -> int:
@@ -53,8 +35,9 @@ def run(
 
     Args:
       cells: what to run.
-      workdir: the folder of the records.
-      how: where and with what.
+      path: the folder of the records.
+      way: with what.
+      ray: the cluster to run on; None: this process.
       arguments: of the command line, to say how to go on after an interruption.
       is_grid: whether the cells are a grid's, which ends in a report, even if overrides
         left but one run.
@@ -65,29 +48,50 @@ def run(
     Raises:
       KeyboardInterrupt: after Ctrl-C or SIGTERM, when all is left in order.
     """
-    records.prepare_workdir(workdir)
+    workdir.prepare(path)
     runs = order.ordered(cells)
     with _ending_as_interrupt(), contextlib.ExitStack() as stack:
         work = sum(cost.cpu_seconds(run.spec) for run in runs)
-        display = stack.enter_context(
-            display.Display(len(runs), work, is_grid=is_grid)
-        )
-        with workdir.writing(workdir):
-            claims = locks.Claims(pathlib.Path(workdir) / "claims")
+        display = stack.enter_context(Display(len(runs), work, is_grid=is_grid))
+        with workdir.writing(path):
+            claims = Claims(pathlib.Path(path) / "claims")
         stack.enter_context(claims)
-        book = Ledger(runs, workdir, how.data_dir, display, claims)
+        timer = _ReportTimer(path, display)
+        folder = Workdir(path, runs, display, claims, on_record=timer.draw)
         try:
-            if how.ray is None:
-                local.Worker(book, how.group_size, how.num_devices).work()
+            if ray is None:
+                Worker(folder, way).work()
             else:
-                ray_cluster.Driver(book, how.ray, how.group_size).work()
+                ray_cluster.Driver(folder, ray, way).work()
         except KeyboardInterrupt:
             stack.close()
-            _say_how_to_go_on(book, arguments, keeps_layers=how.ray is None)
+            _say_how_to_go_on(folder, arguments, keeps_layers=ray is None)
             raise
         claims.clear_void()
-    _conclude(book)
-    return 1 if book.failed else 0
+    _conclude(folder)
+    return 1 if folder.failed else 0
+
+
+class _ReportTimer:
+    """Draws the report anew while a grid runs, for a small share of the time."""
+
+    def __init__(self, path: str, display: Display):
+        self._path = path
+        self._display = display
+        self._due = time.monotonic() + _REPORT_SECONDS
+
+    def draw(self) -> None:
+        if not self._display.is_grid or time.monotonic() < self._due:
+            return
+        from ffjax import report  # a single run does without
+
+        started = time.monotonic()
+        try:
+            report.write(self._path, figures=False)
+        except Exception as error:  # the runs matter more
+            self._display.print(f"the report could not be drawn ({error!r})")
+        took = time.monotonic() - started
+        self._due = time.monotonic() + max(_REPORT_SECONDS, 20 * took)
 
 
 @contextlib.contextmanager
@@ -97,7 +101,7 @@ def _ending_as_interrupt() -> Iterator[None]:
         yield
         return
 
-    def interrupt(*_: Any) -> None:
+    def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
     previous = signal.signal(signal.SIGTERM, interrupt)
@@ -108,56 +112,54 @@ def _ending_as_interrupt() -> Iterator[None]:
 
 
 def _say_how_to_go_on(
-    book: Ledger, arguments: Sequence[str], *, keeps_layers: bool
+    folder: Workdir, arguments: Sequence[str], *, keeps_layers: bool
 ) -> None:
     command = shlex.join(["python", "-m", "ffjax.main", *arguments])
-    done = cost.count(len(book.records), "run")
+    done = count(len(folder.records), "run")
     kept = ", and finished layers of the last one are kept" if keeps_layers else ""
-    book.display.print(f"stopped: {done} done{kept}")
-    book.display.print(f"to go on:\n  {command}")
+    folder.display.print(f"stopped: {done} done{kept}")
+    folder.display.print(f"to go on:\n  {command}")
 
 
-def _conclude(book: Ledger) -> None:
+def _conclude(folder: Workdir) -> None:
     """The last lines: results, where they are, and what failed."""
-    display, workdir = book.display, book.workdir
-    if book.records and not display.is_grid:
-        (record,) = book.records
-        if not book.num_new:
+    display, path = folder.display, folder.path
+    if folder.records and not display.is_grid:
+        (record,) = folder.records
+        if not folder.num_new:
             display.print(
                 "this run was done before; to run it again, name another --workdir or "
                 "remove its record"
             )
-        display.summarise(display, record, workdir)
-        display.suggest(display, record["spec"], workdir)
+        summarise(display, record, path)
+        suggest(display, record.spec, path)
     if display.is_grid:
         from ffjax import report
 
-        with workdir.writing(workdir):
-            path = report.write(workdir)
-        if book.records:
-            _print_table(display, book.records)
-        if not book.num_new and not book.failed:
+        with workdir.writing(path):
+            page = report.write(path)
+        if folder.records:
+            _print_table(display, folder.records)
+        if not folder.num_new and not folder.failed:
             display.print("all runs were done before; nothing was run")
-        display.print(f"report: {path}")
-    for run, error in book.failed.items():
-        display.print(f"failed: {run.name}: {workdir.shortened(error)}")
-    if book.failed:
-        folder = pathlib.Path(workdir) / "failures"
+        display.print(f"report: {page}")
+    for failed, error in folder.failed.items():
+        display.print(f"failed: {failed.name}: {shortened(error)}")
+    if folder.failed:
         display.print(
-            f"{cost.count(len(book.failed), 'run')} failed, see {folder}; "
-            "the same command tries again"
+            f"{count(len(folder.failed), 'run')} failed, see "
+            f"{pathlib.Path(path) / 'failures'}; the same command tries again"
         )
 
 
-def _print_table(display: display.Display, records: list[records.Record]) -> None:
+def _print_table(display: Display, records: list[Record]) -> None:
     from ffjax import report
 
     best: dict[str, float] = {}
     for record in records:
-        accuracy = max(record["accuracy"], best.get(record["cell"], 0.0))
-        best[record["cell"]] = accuracy
+        best[record.cell] = max(record.accuracy, best.get(record.cell, 0.0))
     listed = sorted(best, key=lambda cell: best[cell], reverse=True)[:_MAX_LISTED]
-    shown = [record for record in records if record["cell"] in listed]
+    shown = [record for record in records if record.cell in listed]
     display.console.print(report.summary_table(shown))
     if len(listed) < len(best):
         display.print(

@@ -14,7 +14,16 @@ import optax
 from flax import linen as nn
 
 from ffjax.model import layer
-from ffjax.training import program
+from ffjax.model.pathway import Params
+from ffjax.training.networks import OnEpochs
+from ffjax.training.optimizer import Training
+from ffjax.training.program import (
+    LayerState,
+    TrainedLayer,
+    finish_layer,
+    run_epochs,
+    shuffle,
+)
 
 # Uniform in +-1/sqrt(fan_in), as in the layers.
 _HEAD_INIT = nn.initializers.variance_scaling(1 / 3, "fan_in", "uniform")
@@ -41,26 +50,25 @@ class Network(nn.Module):
 
 @functools.partial(
     jax.jit,
-    static_argnames=("network", "batch_size", "optimizer"),
+    static_argnames=("network", "training"),
     donate_argnames=("state", "losses"),
 )
 def train_epochs(
-    state: program.LayerState,
+    state: LayerState,
     losses: jax.Array,
     key: jax.Array,
-    images: jax.Array,
-    labels: jax.Array,
+    examples: tuple[jax.Array, jax.Array],
     learning_rate: jax.Array,
     first: jax.Array,
     last: jax.Array,
     *,
     network: Network,
-    batch_size: int,
-    optimizer: program.Optimizer = program.PAPER_OPTIMIZER,
-) -> tuple[program.LayerState, jax.Array]:
-    """Trains the network from epoch ``first`` up to ``last``: see ``train``'s."""
-    num_steps = losses.shape[0] * -(-labels.shape[0] // batch_size)
-    tx = optimizer.make(learning_rate, num_steps)
+    training: Training,
+) -> tuple[LayerState, jax.Array]:
+    """Trains the network from epoch ``first`` up to ``last``: see ``program``'s."""
+    images, labels = examples
+    num_steps = losses.shape[0] * training.num_batches(labels.shape[0])
+    tx = training.optimizer.make(learning_rate, num_steps)
 
     def loss_of(params, rows):
         logits: Any = network.apply({"params": params}, images[rows])
@@ -68,16 +76,16 @@ def train_epochs(
             optax.softmax_cross_entropy_with_integer_labels(logits, labels[rows])
         )
 
-    def run_step(state: program.LayerState, rows):
+    def run_step(state: LayerState, rows):
         loss, grads = jax.value_and_grad(loss_of)(state.params, rows)
         updates, opt_state = tx.update(grads, state.opt_state, state.params)
         params = optax.apply_updates(state.params, updates)
-        return program.LayerState(params, opt_state, ()), loss
+        return LayerState(params, opt_state, ()), loss
 
     def run_epoch(epoch, carry):
         state, losses = carry
         order_key = jax.random.fold_in(key, epoch)
-        order = program.shuffle(order_key, labels.shape[0], batch_size)
+        order = shuffle(order_key, labels.shape[0], training.batch_size)
         state, step_losses = jax.lax.scan(run_step, state, order)
         return state, losses.at[epoch].set(jnp.mean(step_losses))
 
@@ -85,11 +93,11 @@ def train_epochs(
 
 
 def init(
-    network: Network, key: jax.Array, num_inputs: int, optimizer: program.Optimizer
-) -> program.LayerState:
+    network: Network, key: jax.Array, num_inputs: int, training: Training
+) -> LayerState:
     """A fresh network for images of so many values."""
     params = network.init(key, jnp.zeros((num_inputs,)))["params"]
-    return program.LayerState(params, optimizer.make(0.0, num_steps=1).init(params), ())
+    return LayerState(params, training.optimizer.init(params), ())
 
 
 def train_network(
@@ -97,13 +105,10 @@ def train_network(
     key: jax.Array,
     images: np.ndarray,
     labels: np.ndarray,
+    training: Training,
     *,
-    epochs: int,
-    batch_size: int,
-    learning_rate: float,
-    optimizer: program.Optimizer = program.PAPER_OPTIMIZER,
-    on_epochs: program.OnEpochs | None = None,
-) -> program.TrainedLayer:
+    on_epochs: OnEpochs | None = None,
+) -> TrainedLayer:
     """Trains a network; all of it comes back as one layer.
 
     Args:
@@ -111,37 +116,34 @@ def train_network(
       key: the run's key.
       images: (N, D) float32.
       labels: (N,) integers in 0..C-1.
-      epochs: for the whole network.
-      batch_size: examples a step.
-      learning_rate: Adam's.
-      optimizer: the learning rate's schedule and the weight decay.
+      training: how; threshold and objective have no meaning here.
       on_epochs: called with progress, as for layer 0.
     """
     init_key, train_key = jax.random.split(key)
-    inputs, targets = jnp.asarray(images), jnp.asarray(labels, jnp.int32)
+    examples = jnp.asarray(images), jnp.asarray(labels, jnp.int32)
 
-    def program(state, losses, first, last):
+    def span(state, losses, first, last):
         return train_epochs(
             state,
             losses,
             train_key,
-            inputs,
-            targets,
-            jnp.float32(learning_rate),
+            examples,
+            jnp.float32(training.learning_rate),
             first,
             last,
             network=network,
-            batch_size=batch_size,
-            optimizer=optimizer,
+            training=training.as_program(),
         )
 
     report = None if on_epochs is None else functools.partial(on_epochs, 0)
-    state = init(network, init_key, inputs.shape[-1], optimizer)
-    return program.run_program(program, state, epochs, report)
+    state = init(network, init_key, images.shape[-1], training)
+    losses = jnp.full((training.epochs,), jnp.nan, jnp.float32)
+    state, done = run_epochs(span, state, losses, report)
+    return finish_layer(state.params, (), done)
 
 
 @functools.partial(jax.jit, static_argnames=("network",))
-def score_images(network: Network, params, images: jax.Array) -> jax.Array:
+def score_images(network: Network, params: Params, images: jax.Array) -> jax.Array:
     """The logits of images (N, D) as ``evaluate.evaluate`` takes them: (N, 1, C)."""
     logits = jax.lax.map(
         lambda image: network.apply({"params": params}, image),

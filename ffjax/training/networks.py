@@ -1,42 +1,56 @@
-"""Several networks of one architecture trained in one program, over all devices.
+"""Training M >= 1 networks of an architecture, layer after layer, over all devices.
 
-Runs that differ in their seed, learning rate, threshold or norm gate have the same
-program; here it is vmapped over them, and where there are several devices each has an
-equal share of them. Devices never talk to each other. A network of a group is the one
-that is trained alone, to the rounding of float32.
+Networks that differ in seed, learning rate, threshold or norm gate share a program: it
+is vmapped over them, and where there are several devices each has an equal share of
+them. Devices never talk to each other. A network of a group is the one that is trained
+alone, to the rounding of float32; a network alone is a group of one, whose program has
+no stacked products.
 """
 
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 from absl import logging
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from ffjax.errors import UserError
 from ffjax.model import evaluate, pathway
-from ffjax.training import program
-from ffjax.training.objective import Objective
-from ffjax.model.pathway import Architecture
+from ffjax.model.pathway import Architecture, Params
+from ffjax.training import program as program_lib
+from ffjax.training.machine import Machine
+from ffjax.training.optimizer import Training
+from ffjax.training.program import Examples, Hyper, LayerState, Program, TrainedLayer
 
 _AXIS = "member"
+_T = TypeVar("_T")
 
 
 class Member(NamedTuple):
-    """In what the networks of a group differ."""
+    """In what the networks of a group differ.
+
+    Attributes:
+      key: of the network; layer k draws from ``fold_in(key, k)``.
+      training: how it is trained; members share ``training.as_program()`` and epochs.
+      norm_gate: whether activations are gated by their norm.
+      trained: layers of an earlier, interrupted call with the same arguments.
+    """
 
     key: jax.Array
-    learning_rate: float
-    threshold: float
+    training: Training
     norm_gate: bool
-    trained: Sequence[program.TrainedLayer] = ()  # of an earlier, interrupted call
+    trained: Sequence[TrainedLayer] = ()
 
 
+# Called after some epochs of a layer: (layer, its losses so far).
+OnEpochs = Callable[[int, np.ndarray], None]
 # Called after a layer: (layer, that of each member, None if it diverged before).
-OnLayer = Callable[[int, list[program.TrainedLayer | None]], None]
+OnLayer = Callable[[int, list[TrainedLayer | None]], None]
 
 
 def train_networks(
@@ -44,192 +58,258 @@ def train_networks(
     members: Sequence[Member],
     images: np.ndarray,
     labels: np.ndarray,
+    machine: Machine,
     *,
-    devices: Sequence[Any],
-    epochs: int,
-    batch_size: int,
-    objective: Objective = program.PAPER_OBJECTIVE,
-    optimizer: program.Optimizer = program.PAPER_OPTIMIZER,
-    memory_budget: float = 4e9,
-    on_epochs: program.OnEpochs | None = None,
+    on_epochs: OnEpochs | None = None,
     on_layer: OnLayer | None = None,
-) -> list[list[program.TrainedLayer]]:
-    """``train.train_network`` for several networks; each ends where it diverges.
+) -> list[list[TrainedLayer]]:
+    """Trains all layers of all members in order; a network ends where it diverges.
 
     Args:
       arch: the networks, but for their norm gates.
       members: in what they differ.
       images: (N, D) float32.
       labels: (N,) integers in 0..C-1.
-      devices: over which to spread them.
-      epochs: for each layer.
-      batch_size: examples a step.
-      objective: which wrong labels, and the loss.
-      optimizer: the learning rate's schedule and the weight decay.
-      memory_budget: bytes that the inputs of a layer may take on one device.
+      machine: the devices over which to spread them, and their memory.
       on_epochs: called with progress: the mean of the members' losses.
       on_layer: called with each layer as it is finished.
     """
-    mesh, padded = _spread(members, devices)
-    arch = _with_gates(arch, padded)
-    layers: list[list[program.TrainedLayer]] = [[] for _ in members]
-    shared = NamedSharding(mesh, PartitionSpec())
-    inputs = encoded = jax.device_put(pathway.encode(arch, jnp.asarray(images)), shared)
-    targets = jax.device_put(jnp.asarray(labels, jnp.int32), shared)
-    hyper = _place(
-        mesh,
-        [
-            program.Hyper(jnp.float32(one.learning_rate), jnp.float32(one.threshold))
-            for one in padded
-        ],
-    )
+    chex.assert_rank(images, 2)
+    chex.assert_shape(labels, (len(images),))
+    check_memory(arch, members[0].training, images.shape, machine)
+    group = _Group(arch, members, machine.devices)
+    inputs = _Inputs(group, images, labels, machine.memory_budget)
+    networks: list[list[TrainedLayer]] = [[] for _ in members]
     # The layers that all members have already.
-    known = min(len(one.trained) for one in members)
-    stacked: list[Any] = []  # of each layer below, the parameters of all members
-    is_recomputed = False
+    known = min(len(member.trained) for member in members)
     for index in range(len(arch.widths)):
         if index > 0:
-            num_local = len(padded) // mesh.size
-            needed = num_local * pathway.stored_bytes(arch, index, len(labels))
-            if not is_recomputed and needed <= memory_budget:
-                below, of_below = pathway.as_program(arch, index - 1)
-                inputs = _advance(
-                    stacked[-1], inputs, mesh=mesh, arch=below, index=of_below
-                )
-            else:
-                inputs, is_recomputed = encoded, True
-            logging.info(
-                "layer %d: %d inputs on each of %d devices, %s (%.2f GB)",
-                index + 1,
-                num_local,
-                mesh.size,
-                "recomputed at every step" if is_recomputed else "kept",
-                needed / 1e9,
-            )
+            inputs.advance(index)
         if index < known:
-            found = [one.trained[index] for one in padded]
-            params = _place(mesh, _params(arch, padded, found))
+            layers = [member.trained[index] for member in group.padded]
+            inputs.below.append(group.place([layer.params for layer in layers]))
         else:
-            state, losses = _train_layer(
-                arch,
-                index,
-                padded,
-                mesh,
-                inputs,
-                targets,
-                tuple(stacked) if is_recomputed else (),
-                hyper,
-                epochs=epochs,
-                batch_size=batch_size,
-                objective=objective,
-                optimizer=optimizer,
-                on_epochs=on_epochs,
-            )
-            params = state.params
-            found = _finish(params, state.goodness_state, losses)
-        stacked.append(params)
-        new: list[program.TrainedLayer | None] = []
-        for of_member, layer in zip(layers, found[: len(members)], strict=True):
-            # What diverged is carried along, for an unchanged program, and left out.
-            is_over = bool(of_member) and of_member[-1].is_diverged
-            new.append(None if is_over else layer)
-            of_member += [] if is_over else [layer]
+            state, losses = _train_layer(group, index, inputs.examples(), on_epochs)
+            inputs.below.append(state.params)
+            layers = _finish(state, losses)
+        # What diverged is carried along, for an unchanged program, and left out.
+        new = [
+            None if layers_so_far and layers_so_far[-1].is_diverged else layer
+            for layers_so_far, layer in zip(networks, layers, strict=False)
+        ]
+        for layers_so_far, layer in zip(networks, new, strict=True):
+            layers_so_far += [] if layer is None else [layer]
         if index >= known and on_layer is not None:
             on_layer(index, new)
-        if all(of_member[-1].is_diverged for of_member in layers):
+        if all(layers_so_far[-1].is_diverged for layers_so_far in networks):
             break
-    return layers
+    return networks
 
 
-def score_images(
+def score_networks(
     arch: Architecture,
     members: Sequence[Member],
-    networks: Sequence[Sequence[program.TrainedLayer]],
+    networks: Sequence[Sequence[TrainedLayer]],
     images: np.ndarray,
-    devices: Sequence[Any],
-) -> list[Any]:
-    """``evaluate.score_images`` for the networks of a group, each (N, L + 1, C)."""
-    scores: list[Any] = [None] * len(networks)
-    of_depth: dict[int, list[int]] = {}
-    for position, layers in enumerate(networks):
-        of_depth.setdefault(len(layers), []).append(position)
-    for depth, positions in of_depth.items():
+    devices: Sequence[jax.Device],
+) -> list[jax.Array]:
+    """``evaluate.score_images`` for each network, (N, L + 1, C).
+
+    Networks that diverged have fewer layers than others, and are scored apart.
+    """
+    scores: dict[int, jax.Array] = {}
+    depths = [len(layers) for layers in networks]
+    for depth in dict.fromkeys(depths):
+        positions = [at for at, layers in enumerate(networks) if len(layers) == depth]
         part = dataclasses.replace(arch, widths=arch.widths[:depth])
-        mesh, padded = _spread(positions, devices)
-        judged = [members[position] for position in padded]
-        part = _with_gates(part, judged)
+        group = _Group(part, [members[at] for at in positions], devices)
+        filled = [*positions, *[positions[-1]] * (len(group.padded) - len(positions))]
         params, states = [], []
         for index in range(depth):
-            found = [networks[position][index] for position in padded]
-            params.append(_place(mesh, _params(part, judged, found)))
-            states.append(_place(mesh, [layer.goodness_state for layer in found]))
-        shared = NamedSharding(mesh, PartitionSpec())
-        placed = jax.device_put(jnp.asarray(images), shared)
-        all_scores = _score_images(params, states, placed, mesh=mesh, arch=part)
-        for row, position in enumerate(positions):
-            scores[position] = all_scores[row]
-    return scores
+            layers = [networks[at][index] for at in filled]
+            params.append(group.place([layer.params for layer in layers]))
+            states.append(group.place([layer.goodness_state for layer in layers]))
+        stacked = _score_images(
+            params,
+            states,
+            group.share(images),
+            group.hyper.gate_on,
+            mesh=group.mesh,
+            arch=group.arch,
+        )
+        scores |= {at: stacked[row] for row, at in enumerate(positions)}
+    return [scores[at] for at in range(len(networks))]
 
 
 def member_bytes(
-    arch: Architecture, num_examples: int, num_inputs: int, batch_size: int
+    arch: Architecture, training: Training, shape: tuple[int, ...]
 ) -> tuple[int, int]:
     """About what a member needs on its device: its layers' inputs, and all the rest.
 
-    The rest is a layer's parameters with gradient and optimiser, and a batch of
-    activations under two labels with what their gradient needs.
+    The rest is the layers' parameters, gradient and optimiser of the one in training,
+    and a batch of activations under two labels with what their gradient needs.
+
+    Args:
+      arch: the network.
+      training: how it is trained.
+      shape: (N, D) of the images.
     """
-    width = max(arch.widths)
-    stored = pathway.stored_bytes(arch, 1, num_examples) if len(arch.widths) > 1 else 0
-    params = (max(num_inputs, width) + arch.num_classes + 1) * width
-    return stored, 4 * (4 * params + 16 * batch_size * width)
+    num_examples, num_inputs = shape
+    widths = [num_inputs, *arch.widths]
+    stored = max(
+        (
+            pathway.stored_bytes(arch, index, num_examples)
+            for index in range(1, len(arch.widths))
+        ),
+        default=0,
+    )
+    sizes = [
+        (below + arch.num_classes + 1) * width
+        for below, width in zip(widths, widths[1:], strict=False)
+    ]
+    activations = 16 * training.batch_size * max(arch.widths)
+    return stored, 4 * (sum(sizes) + 3 * max(sizes) + activations)
+
+
+def check_memory(
+    arch: Architecture, training: Training, shape: tuple[int, ...], machine: Machine
+) -> None:
+    """Raises a UserError for a network that cannot fit a device, before it is made."""
+    _, needed = member_bytes(arch, training, shape)
+    needed += 4 * shape[0] * shape[1]  # the images
+    if needed > machine.memory:
+        size = "x".join(map(str, dict.fromkeys(arch.widths)))
+        raise UserError(
+            f"width={size}: {len(arch.widths)} layers with batch_size="
+            f"{training.batch_size} need about {needed / 1e9:.3g} GB, but "
+            f"{machine.devices[0].device_kind} has {machine.memory / 1e9:.3g} GB"
+        )
+
+
+class _Group:
+    """The members of a program, spread over devices."""
+
+    def __init__(
+        self,
+        arch: Architecture,
+        members: Sequence[Member],
+        devices: Sequence[jax.Device],
+    ):
+        num_local = -(-len(members) // len(devices))
+        num_devices = -(-len(members) // num_local)
+        self.num_local = num_local
+        self.mesh = Mesh(np.array(devices[:num_devices]), (_AXIS,))
+        # Filled up to an equal number on each device.
+        missing = num_local * num_devices - len(members)
+        self.padded = [*members, *[members[-1]] * missing]
+        gates = {member.norm_gate for member in members}
+        is_mixed = len(gates) > 1
+        self.arch = dataclasses.replace(
+            arch, norm_gate=None if is_mixed else gates.pop()
+        )
+        self.hyper = self.place(
+            [
+                Hyper(
+                    jnp.float32(member.training.learning_rate),
+                    jnp.float32(member.training.threshold),
+                    jnp.float32(member.norm_gate) if is_mixed else None,
+                )
+                for member in self.padded
+            ]
+        )
+
+    def place(self, trees: Sequence[_T]) -> _T:
+        """Stacks what each member has, spread over the devices."""
+        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+        return jax.device_put(stacked, NamedSharding(self.mesh, PartitionSpec(_AXIS)))
+
+    def share(self, array: np.ndarray | jax.Array) -> jax.Array:
+        """An array that all members read, on each device."""
+        sharding = NamedSharding(self.mesh, PartitionSpec())
+        return jax.device_put(jnp.asarray(array), sharding)
+
+
+class _Inputs:
+    """The inputs of the layer in training: kept, or recomputed where memory is short.
+
+    Attributes:
+      below: of each layer below, the parameters of all members.
+    """
+
+    def __init__(
+        self, group: _Group, images: np.ndarray, labels: np.ndarray, budget: float
+    ):
+        self.below: list[Params] = []
+        self._group = group
+        self._budget = budget
+        self._labels = group.share(np.asarray(labels, np.int32))
+        self._encoded = group.share(pathway.encode(group.arch, jnp.asarray(images)))
+        self._inputs = self._encoded
+        self._is_recomputed = False
+
+    def advance(self, index: int) -> None:
+        """Goes on from layer ``index - 1``, which is trained, to layer ``index``."""
+        arch, mesh = self._group.arch, self._group.mesh
+        stored = pathway.stored_bytes(arch, index, len(self._labels))
+        needed = self._group.num_local * stored
+        if not self._is_recomputed and needed <= self._budget:
+            below, of_below = pathway.as_program(arch, index - 1)
+            self._inputs = _advance(
+                self.below[-1],
+                self._inputs,
+                self._group.hyper.gate_on,
+                mesh=mesh,
+                arch=below,
+                index=of_below,
+            )
+        else:
+            # From here on each step runs the encoded images up through the layers.
+            self._inputs, self._is_recomputed = self._encoded, True
+        logging.info(
+            "layer %d: %d x inputs on each of %d devices, %s (%.2f GB of %.2f)",
+            index + 1,
+            self._group.num_local,
+            mesh.size,
+            "recomputed at every step" if self._is_recomputed else "kept",
+            needed / 1e9,
+            self._budget / 1e9,
+        )
+
+    def examples(self) -> Examples:
+        """What the next layer learns from."""
+        lower = tuple(self.below) if self._is_recomputed else ()
+        return Examples(self._inputs, self._labels, lower)
 
 
 def _train_layer(
-    arch: Architecture,
-    index: int,
-    members: Sequence[Member],
-    mesh: Mesh,
-    inputs: jax.Array,
-    labels: jax.Array,
-    lower: Sequence[Any],
-    hyper: program.Hyper,
-    *,
-    epochs: int,
-    batch_size: int,
-    objective: Objective,
-    optimizer: program.Optimizer,
-    on_epochs: program.OnEpochs | None,
-) -> tuple[program.LayerState, np.ndarray]:
-    width = pathway.input_width(arch, lower, inputs)
+    group: _Group, index: int, examples: Examples, on_epochs: OnEpochs | None
+) -> tuple[LayerState, np.ndarray]:
+    training = group.padded[0].training
+    width = pathway.input_width(group.arch, examples.lower, examples.inputs)
     states, keys = [], []
-    for member in members:
+    for member in group.padded:
         layer_key = jax.random.fold_in(member.key, index)
         init_key, train_key = jax.random.split(layer_key)
         keys.append(train_key)
-        states.append(_init_layer(arch, index, init_key, width, member, optimizer))
-    key = _place(mesh, keys)
-    has_own_inputs = index > 0 and not lower
-    one, of_one = (arch, index) if lower else pathway.as_program(arch, index)
+        states.append(
+            program_lib.init_layer(group.arch, index, init_key, width, training)
+        )
+    key = group.place(keys)
+    program = Program.of(
+        group.arch, index, training, has_lower=bool(examples.lower)
+    )
 
-    def program(state, losses, first, last):
+    def span(state, losses, first, last):
         return _train_epochs(
             state,
             losses,
             key,
-            inputs,
-            labels,
-            lower,
-            hyper,
+            examples,
+            group.hyper,
             first,
             last,
-            mesh=mesh,
-            has_own_inputs=has_own_inputs,
-            arch=one,
-            index=of_one,
-            batch_size=batch_size,
-            objective=objective,
-            optimizer=optimizer,
+            mesh=group.mesh,
+            program=program,
         )
 
     def report(losses: np.ndarray) -> None:
@@ -237,134 +317,93 @@ def _train_layer(
         if on_epochs is not None:
             on_epochs(index, losses[sound if sound.any() else slice(None)].mean(axis=0))
 
-    losses = np.full((len(members), epochs), np.nan, np.float32)
-    losses = jax.device_put(losses, NamedSharding(mesh, PartitionSpec(_AXIS)))
-    return program.run_epochs(
-        program, _place(mesh, states), losses, report if on_epochs else None
+    losses = np.full((len(group.padded), training.epochs), np.nan, np.float32)
+    losses = jax.device_put(losses, NamedSharding(group.mesh, PartitionSpec(_AXIS)))
+    return program_lib.run_epochs(
+        span, group.place(states), losses, report if on_epochs else None
     )
 
 
+def _finish(state: LayerState, losses: np.ndarray) -> list[TrainedLayer]:
+    """The layer of each member, on the host."""
+    params, goodness_state = jax.device_get((state.params, state.goodness_state))
+    layers = []
+    for row in range(len(losses)):
+        own = jax.tree.map(lambda leaf, row=row: leaf[row], (params, goodness_state))
+        layers.append(program_lib.finish_layer(*own, losses[row]))
+    return layers
+
+
 @functools.partial(
-    jax.jit,
-    static_argnames=(
-        "mesh",
-        "has_own_inputs",
-        "arch",
-        "index",
-        "batch_size",
-        "objective",
-        "optimizer",
-    ),
-    donate_argnames=("state", "losses"),
+    jax.jit, static_argnames=("mesh", "program"), donate_argnames=("state", "losses")
 )
 def _train_epochs(
-    state, losses, key, inputs, labels, lower, hyper, first, last, *,
-    mesh, has_own_inputs, **program,
+    state, losses, key, examples, hyper, first, last, *, mesh, program
 ):  # fmt: skip
-    """``train.train_epochs`` of all members."""
-    one = functools.partial(program.train_epochs, **program)
-    own_inputs = 0 if has_own_inputs else None
-    axes = (0, 0, 0, own_inputs, None, 0, 0, None, None)
-    arguments = (state, losses, key, inputs, labels, lower, hyper, first, last)
+    """``train_epochs`` of all members."""
+    # Above the first layer, members have inputs of their own unless recomputed.
+    own_inputs = 0 if program.index > 0 and not examples.lower else None
+    axes = (0, 0, 0, Examples(own_inputs, None, 0), 0, None, None)  # type: ignore[arg-type]
+    one = functools.partial(program_lib.train_epochs, program=program)
+    arguments = (state, losses, key, examples, hyper, first, last)
     return _over_members(one, axes, mesh)(*arguments)
 
 
 @functools.partial(jax.jit, static_argnames=("mesh", "arch", "index"))
-def _advance(params, inputs, *, mesh, arch, index):
+def _advance(params, inputs, gate_on, *, mesh, arch, index):
     """``pathway.advance`` of all members."""
     one = functools.partial(pathway.advance, arch, index)
     own_inputs = 0 if index > 0 else None
-    return _over_members(one, (0, own_inputs), mesh)(params, inputs)
+    return _over_members(one, (0, own_inputs, 0), mesh)(params, inputs, gate_on)
 
 
 @functools.partial(jax.jit, static_argnames=("mesh", "arch"))
-def _score_images(params, goodness_states, images, *, mesh, arch):
+def _score_images(params, goodness_states, images, gate_on, *, mesh, arch):
     """``evaluate.score_images`` of all members."""
     one = functools.partial(evaluate.score_images, arch)
-    return _over_members(one, (0, 0, None), mesh)(params, goodness_states, images)
+    arguments = (params, goodness_states, images, gate_on)
+    return _over_members(one, (0, 0, None, 0), mesh)(*arguments)
 
 
 def _over_members(
-    function: Callable[..., Any], axes: tuple[int | None, ...], mesh: Mesh
+    function: Callable[..., Any], axes: tuple[Any, ...], mesh: Mesh
 ) -> Callable[..., Any]:
-    """A function of one member, vmapped on each device over those that it has."""
+    """A function of one member, vmapped on each device over those that it has.
+
+    Args:
+      function: of one member.
+      axes: of each argument 0 where each member has its own, None where all share it.
+      mesh: the devices.
+    """
 
     def on_device(*arguments):
-        batched = [x for x, axis in zip(arguments, axes, strict=True) if axis == 0]
-        if jax.tree.leaves(batched)[0].shape[0] > 1:
+        sizes = jax.tree.leaves(_where_own(axes, arguments, lambda leaf: leaf.shape[0]))
+        if max(sizes) > 1:
             return jax.vmap(function, in_axes=axes)(*arguments)
         # Products of matrices, not of stacks of one, which are slower on a CPU.
-        alone = [
-            jax.tree.map(lambda leaf: leaf[0], x) if axis == 0 else x
-            for x, axis in zip(arguments, axes, strict=True)
-        ]
+        alone = _where_own(axes, arguments, lambda leaf: leaf[0], lambda leaf: leaf)
         return jax.tree.map(lambda leaf: leaf[None], function(*alone))
 
     if mesh.size == 1:
         return on_device
-    specs = tuple(
-        PartitionSpec(_AXIS) if axis == 0 else PartitionSpec() for axis in axes
-    )
     return jax.shard_map(
         on_device,
         mesh=mesh,
-        in_specs=specs,
+        in_specs=jax.tree.map(
+            lambda axis: PartitionSpec() if axis is None else PartitionSpec(_AXIS),
+            axes,
+            is_leaf=lambda axis: axis is None,
+        ),
         out_specs=PartitionSpec(_AXIS),
         check_vma=False,  # it does not know all that the layers are made of
     )
 
 
-def _spread(members: Sequence[Any], devices: Sequence[Any]):
-    """The devices to use, and the members filled up to an equal number on each."""
-    num_local = -(-len(members) // len(devices))
-    num_devices = -(-len(members) // num_local)
-    mesh = Mesh(np.array(devices[:num_devices]), (_AXIS,))
-    missing = num_local * num_devices - len(members)
-    return mesh, [*members, *[members[-1]] * missing]
-
-
-def _place(mesh: Mesh, trees: Sequence[Any]) -> Any:
-    """Stacks what each member has, spread over the devices."""
-    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
-    return jax.device_put(stacked, NamedSharding(mesh, PartitionSpec(_AXIS)))
-
-
-def _with_gates(arch: Architecture, members: Sequence[Member]) -> Architecture:
-    gates = {member.norm_gate for member in members}
-    return dataclasses.replace(arch, norm_gate=gates.pop() if len(gates) == 1 else None)
-
-
-def _init_layer(
-    arch: Architecture, index: int, key, width: int, member: Member, optimizer
-) -> program.LayerState:
-    plain = dataclasses.replace(arch, norm_gate=member.norm_gate)
-    state = program.init_layer(plain, index, key, width, optimizer)
-    if arch.norm_gate is not None:
-        return state
-    # Compared only, the gate has no gradient, so the optimiser leaves it as it is.
-    params = {**state.params, "gate": jnp.float32(member.norm_gate)}
-    opt_state = optimizer.make(0.0, num_steps=1).init(params)
-    return program.LayerState(params, opt_state, state.goodness_state)
-
-
-def _params(
-    arch: Architecture, members: Sequence[Member], layers: Sequence[program.TrainedLayer]
-) -> list[Any]:
-    """The parameters of finished layers as the group's program takes them."""
-    if arch.norm_gate is not None:
-        return [layer.params for layer in layers]
-    return [
-        {**layer.params, "gate": jnp.float32(member.norm_gate)}
-        for member, layer in zip(members, layers, strict=True)
-    ]
-
-
-def _finish(params: Any, goodness_state: Any, losses) -> list[program.TrainedLayer]:
-    params, goodness_state = jax.device_get((params, goodness_state))
-    params = {name: leaf for name, leaf in params.items() if name != "gate"}
-    found = []
-    for row in range(len(losses)):
-        parts = (params, goodness_state, losses)
-        own = jax.tree.map(lambda leaf, row=row: leaf[row], parts)
-        found.append(program.finish_layer(*own))
-    return found
+def _where_own(axes, arguments, own, shared=lambda leaf: None):
+    """Applies ``own`` to what each member has of its own, and ``shared`` to the rest."""
+    return jax.tree.map(
+        lambda axis, tree: jax.tree.map(shared if axis is None else own, tree),
+        axes,
+        arguments,
+        is_leaf=lambda axis: axis is None,
+    )

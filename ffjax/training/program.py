@@ -1,4 +1,4 @@
-"""Training: layers one after another, each by its own goodness and its own optimiser.
+"""One layer's training as one compiled program.
 
 No gradient crosses layers: a layer's inputs are plain arrays, computed from the layers
 below before its training starts, or inside a step without being differentiated.
@@ -7,63 +7,22 @@ below before its training starts, or inside a step without being differentiated.
 import dataclasses
 import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from absl import logging
 from flax import struct
 
+from ffjax.goodness import State
 from ffjax.model import pathway
-from ffjax.training.objective import Objective
 from ffjax.model.pathway import Architecture, Params
+from ffjax.training.optimizer import Training
 
-_SPAN_SECONDS = (
-    0.5  # how long one call of the compiled program may take between reports
-)
-
-
-# (learning rate, steps in all) -> learning rate of each step.
-SCHEDULES: dict[str, Callable[[Any, int], optax.ScalarOrSchedule]] = {
-    "constant": lambda rate, num_steps: rate,  # the paper's
-    "cosine": optax.cosine_decay_schedule,
-    # Constant for the first half, then linearly down to 0.
-    "half_linear": lambda rate, num_steps: optax.linear_schedule(
-        rate, 0.0, num_steps - num_steps // 2, transition_begin=num_steps // 2
-    ),
-}
-
-
-@dataclasses.dataclass(frozen=True)
-class Optimizer:
-    """Adam; hashable, for jit. The defaults are the paper's.
-
-    Attributes:
-      schedule: a name in SCHEDULES.
-      weight_decay: that of AdamW, for weights but not for biases.
-    """
-
-    schedule: str = "constant"
-    weight_decay: float = 0.0
-
-    def make(self, learning_rate: Any, num_steps: int) -> optax.GradientTransformation:
-        """The optimiser for a training of so many steps."""
-        rate = SCHEDULES[self.schedule](learning_rate, num_steps)
-        if self.weight_decay == 0:
-            return optax.adam(rate)
-        return optax.adamw(rate, weight_decay=self.weight_decay, mask=_is_matrix)
-
-
-def _is_matrix(params: Params) -> Any:
-    return jax.tree.map(lambda leaf: leaf.ndim > 1, params)
-
-
-PAPER_OBJECTIVE = Objective()
-PAPER_OPTIMIZER = Optimizer()
+# How long a call of the compiled program may take between reports.
+_SPAN_SECONDS = 0.5
 
 
 class LayerState(struct.PyTreeNode):
@@ -71,14 +30,14 @@ class LayerState(struct.PyTreeNode):
 
     params: Params
     opt_state: optax.OptState
-    goodness_state: Any  # the goodness function's running mean, or ()
+    goodness_state: State
 
 
 class TrainedLayer(NamedTuple):
     """A finished layer."""
 
     params: Params
-    goodness_state: Any
+    goodness_state: State
     losses: np.ndarray  # mean loss of each epoch; shorter than asked for if it diverged
 
     @property
@@ -92,25 +51,57 @@ class Hyper(NamedTuple):
 
     learning_rate: jax.Array
     threshold: jax.Array
+    gate_on: jax.Array | None = None  # None where the architecture says so itself
 
 
-# Called after some epochs of a layer: (layer, its losses so far).
-OnEpochs = Callable[[int, np.ndarray], None]
-# Called after a layer: (layer, the layer).
-OnLayer = Callable[[int, TrainedLayer], None]
+class Examples(NamedTuple):
+    """What a layer learns from.
+
+    Attributes:
+      inputs: (N, D), or (N, C, D): the inputs under each label. With ``lower``, the
+        encoded images, which go through those layers at every step.
+      labels: (N,) true labels.
+      lower: parameters of the layers to recompute the inputs with; mostly empty.
+    """
+
+    inputs: jax.Array
+    labels: jax.Array
+    lower: tuple[Params, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """All that is compiled into the training of a layer; hashable, for jit."""
+
+    arch: Architecture
+    index: int
+    training: Training
+
+    @classmethod
+    def of(
+        cls, arch: Architecture, index: int, training: Training, *, has_lower: bool
+    ) -> "Program":
+        """The program of a layer; layers of the same shape share theirs."""
+        if not has_lower:  # which would name the layers below
+            arch, index = pathway.as_program(arch, index)
+        return cls(arch, index, training.as_program())
+
+
+# (state, losses, first epoch, end of the last epoch) -> state, losses.
+Span = Callable[
+    [LayerState, jax.Array, jax.Array, jax.Array], tuple[LayerState, jax.Array]
+]
 
 
 def layer_loss(
     params: Params,
-    goodness_state: Any,
+    goodness_state: State,
     x: jax.Array,
     labels: jax.Array,
-    threshold: jax.Array,
+    hyper: Hyper,
     *,
-    arch: Architecture,
-    index: int,
-    objective: Objective = PAPER_OBJECTIVE,
-) -> tuple[jax.Array, Any]:
+    program: Program,
+) -> tuple[jax.Array, State]:
     """The local loss of a batch, and the goodness's next state.
 
     Args:
@@ -118,39 +109,32 @@ def layer_loss(
       goodness_state: the goodness function's state.
       x: the layer's inputs, (B, D) or (1 + K, B, D) where they depend on the label.
       labels: (1 + K, B): the true labels and wrong ones.
-      threshold: tau.
-      arch: the network.
-      index: which layer.
-      objective: the loss.
+      hyper: threshold and gate.
+      program: which layer, and its loss.
     """
-    scores, measured = pathway.score(arch, index, params, goodness_state, x, labels)
-    loss = objective(scores, measured, threshold)
+    arch = program.arch
+    scores, measured = pathway.score(
+        arch, program.index, params, goodness_state, x, labels, hyper.gate_on
+    )
+    loss = program.training.objective(scores, measured, hyper.threshold)
     return loss, arch.goodness.update(goodness_state, measured)
 
 
 @functools.partial(
-    jax.jit,
-    static_argnames=("arch", "index", "batch_size", "objective", "optimizer"),
-    donate_argnames=("state", "losses"),
+    jax.jit, static_argnames=("program",), donate_argnames=("state", "losses")
 )
 def train_epochs(
     state: LayerState,
     losses: jax.Array,
     key: jax.Array,
-    inputs: jax.Array,
-    labels: jax.Array,
-    lower: Sequence[Params],
+    examples: Examples,
     hyper: Hyper,
     first: jax.Array,
     last: jax.Array,
     *,
-    arch: Architecture,
-    index: int,
-    batch_size: int,
-    objective: Objective = PAPER_OBJECTIVE,
-    optimizer: Optimizer = PAPER_OPTIMIZER,
+    program: Program,
 ) -> tuple[LayerState, jax.Array]:
-    """Trains one layer from epoch ``first`` up to ``last``, as one compiled program.
+    """Trains a layer from epoch ``first`` up to ``last``, as one compiled program.
 
     Shuffling, wrong labels and steps are all inside. ``first`` and ``last`` are data,
     so that one program serves a whole training or any part of it, with one result.
@@ -159,53 +143,37 @@ def train_epochs(
       state: the layer; donated.
       losses: (epochs,), into which each epoch's mean loss is written; donated.
       key: the layer's key; every epoch draws from ``fold_in(key, epoch)``.
-      inputs: (N, D), or (N, C, D): the inputs under each label. With ``lower``, the
-        encoded images, which go through those layers at every step.
-      labels: (N,) true labels.
-      lower: parameters of the layers to recompute the inputs with; mostly empty.
-      hyper: learning rate and threshold.
+      examples: what to learn from.
+      hyper: learning rate, threshold and gate.
       first: the first epoch to run.
       last: one more than the last epoch to run.
-      arch: the network.
-      index: which layer.
-      batch_size: B.
-      objective: which wrong labels, and the loss.
-      optimizer: the optimiser.
+      program: what is compiled in.
     """
-    by_label = inputs.ndim == 3
-    has_label = arch.layer(index).label_site == "input"
-    num_steps = losses.shape[0] * -(-labels.shape[0] // batch_size)
-    tx = optimizer.make(hyper.learning_rate, num_steps)
+    labels, training = examples.labels, program.training
+    num_classes, dropout = program.arch.num_classes, training.objective.dropout
+    num_steps = losses.shape[0] * training.num_batches(labels.shape[0])
+    tx = training.optimizer.make(hyper.learning_rate, num_steps)
 
     def run_step(state: LayerState, batch):
         rows, drawn, step_key = batch
-
-        def inputs_under(candidates):
-            x = inputs[rows[None], candidates] if by_label else inputs[rows]
-            x = pathway.propagate(arch, lower, x, candidates)
-            if objective.dropout == 0:
-                return x
-            dropped = objective.drop(step_key, x)
-            # The label's amplitude, where it is an input, always stays.
-            return dropped.at[..., -1].set(x[..., -1]) if has_label else dropped
+        inputs_under = functools.partial(
+            _inputs_under, program, examples, hyper, rows, step_key
+        )
 
         def measure(candidates):
-            x = inputs_under(candidates)
             layer = (state.params, state.goodness_state)
-            return pathway.score(arch, index, *layer, x, candidates)[0]
+            x = inputs_under(candidates)
+            return pathway.score(
+                program.arch, program.index, *layer, x, candidates, hyper.gate_on
+            )[0]
 
-        candidates = objective.choose(drawn, labels[rows], arch.num_classes, measure)
+        candidates = training.objective.choose(
+            drawn, labels[rows], num_classes, measure
+        )
         x = inputs_under(candidates)
         gradient = jax.value_and_grad(layer_loss, has_aux=True)
         (loss, goodness_state), grads = gradient(
-            state.params,
-            state.goodness_state,
-            x,
-            candidates,
-            hyper.threshold,
-            arch=arch,
-            index=index,
-            objective=objective,
+            state.params, state.goodness_state, x, candidates, hyper, program=program
         )
         updates, opt_state = tx.update(grads, state.opt_state, state.params)
         params = optax.apply_updates(state.params, updates)
@@ -214,16 +182,46 @@ def train_epochs(
     def run_epoch(epoch, carry):
         state, losses = carry
         order_key, label_key = jax.random.split(jax.random.fold_in(key, epoch))
-        order = shuffle(order_key, labels.shape[0], batch_size)
-        drawn = draw_wrong_labels(label_key, labels[order], arch.num_classes)
+        order = shuffle(order_key, labels.shape[0], training.batch_size)
+        drawn = draw_wrong_labels(label_key, labels[order], num_classes)
         step_keys = None
-        if objective.dropout > 0:
+        if dropout > 0:
             step_keys = jax.random.split(jax.random.fold_in(label_key, 1), len(order))
         batches = (order, drawn, step_keys)
         state, step_losses = jax.lax.scan(run_step, state, batches)
         return state, losses.at[epoch].set(jnp.mean(step_losses))
 
     return jax.lax.fori_loop(first, last, run_epoch, (state, losses))
+
+
+def _inputs_under(
+    program: Program,
+    examples: Examples,
+    hyper: Hyper,
+    rows: jax.Array,
+    step_key: jax.Array | None,
+    candidates: jax.Array,
+) -> jax.Array:
+    """A layer's inputs for a batch under candidate labels (K, B), some of them dropped.
+
+    Args:
+      program: which layer.
+      examples: what it learns from.
+      hyper: the gate of the layers below, where these are recomputed.
+      rows: (B,), the batch.
+      step_key: of the dropout; None without.
+      candidates: (K, B).
+    """
+    arch, inputs = program.arch, examples.inputs
+    x = inputs[rows[None], candidates] if inputs.ndim == 3 else inputs[rows]
+    x = pathway.propagate(arch, examples.lower, x, candidates, hyper.gate_on)
+    if step_key is None:
+        return x
+    dropped = program.training.objective.drop(step_key, x)
+    if arch.layer(program.index).label_site == "input":
+        # The label's amplitude always stays.
+        return dropped.at[..., -1].set(x[..., -1])
+    return dropped
 
 
 def shuffle(key: jax.Array, num_examples: int, batch_size: int) -> jax.Array:
@@ -243,100 +241,29 @@ def draw_wrong_labels(key: jax.Array, labels: jax.Array, num_classes: int) -> ja
 
 
 def init_layer(
-    arch: Architecture,
-    index: int,
-    key: jax.Array,
-    width: int,
-    optimizer: Optimizer = PAPER_OPTIMIZER,
+    arch: Architecture, index: int, key: jax.Array, width: int, training: Training
 ) -> LayerState:
     """A fresh layer for inputs of the given width."""
     variables = arch.layer(index).init(
         key, jnp.zeros((width,)), jnp.zeros((), jnp.int32)
     )
     params = variables["params"]
-    opt_state = optimizer.make(0.0, num_steps=1).init(params)
-    return LayerState(params, opt_state, arch.goodness.init())
-
-
-def train_layer(
-    arch: Architecture,
-    index: int,
-    key: jax.Array,
-    inputs: jax.Array,
-    labels: jax.Array,
-    *,
-    lower: Sequence[Params] = (),
-    epochs: int,
-    batch_size: int,
-    learning_rate: float,
-    threshold: float,
-    objective: Objective = PAPER_OBJECTIVE,
-    optimizer: Optimizer = PAPER_OPTIMIZER,
-    on_epochs: OnEpochs | None = None,
-) -> TrainedLayer:
-    """Trains one layer; see ``train_epochs`` for the arguments.
-
-    With ``on_epochs`` the program is called for as many epochs at a time as take about
-    half a second, so that progress can be shown; the result is the same.
-    """
-    init_key, train_key = jax.random.split(key)
-    width = pathway.input_width(arch, lower, inputs)
-    hyper = Hyper(jnp.float32(learning_rate), jnp.float32(threshold))
-    report = None if on_epochs is None else functools.partial(on_epochs, index)
-    state = init_layer(arch, index, init_key, width, optimizer)
-    if not lower:  # which would name the layers below
-        arch, index = pathway.as_program(arch, index)
-
-    def program(state, losses, first, last):
-        return train_epochs(
-            state,
-            losses,
-            train_key,
-            inputs,
-            labels,
-            tuple(lower),
-            hyper,
-            first,
-            last,
-            arch=arch,
-            index=index,
-            batch_size=batch_size,
-            objective=objective,
-            optimizer=optimizer,
-        )
-
-    return run_program(program, state, epochs, report)
-
-
-def run_program(
-    program: Callable[..., tuple[LayerState, Any]],
-    state: LayerState,
-    epochs: int,
-    report: Callable[[np.ndarray], None] | None,
-) -> TrainedLayer:
-    """Calls a compiled training program until its epochs are done or it diverges.
-
-    Args:
-      program: (state, losses, first epoch, one more than the last) -> state, losses.
-      state: the fresh layer.
-      epochs: of the whole training.
-      report: called with the losses so far about twice a second.
-    """
-    losses = jnp.full((epochs,), jnp.nan, jnp.float32)
-    state, done = run_epochs(program, state, losses, report)
-    return finish_layer(state.params, state.goodness_state, done)
+    return LayerState(params, training.optimizer.init(params), arch.goodness.init())
 
 
 def run_epochs(
-    program: Callable[..., tuple[LayerState, Any]],
+    span: Span,
     state: LayerState,
-    losses: Any,
+    losses: jax.Array,
     report: Callable[[np.ndarray], None] | None,
 ) -> tuple[LayerState, np.ndarray]:
-    """The loop of ``run_program``, for one layer or for several in one program.
+    """Calls a training program until its epochs are done or all networks diverged.
+
+    With ``report`` it is called for as many epochs at a time as take about half a
+    second; the result is the same.
 
     Args:
-      program: (state, losses, first epoch, one more than the last) -> state, losses.
+      span: the compiled program.
       state: the fresh layer, or several with an axis for them in front.
       losses: (epochs,) or (members, epochs), NaN; donated.
       report: called with the losses so far about twice a second.
@@ -345,14 +272,12 @@ def run_epochs(
       The trained state and the losses, NaN after all members have diverged.
     """
     epochs = losses.shape[-1]
-    first, span = 0, epochs if report is None else 1
+    first, length = 0, epochs if report is None else 1
     while first < epochs:
-        last = min(first + span, epochs)
+        last = min(first + length, epochs)
         started = time.perf_counter()
-        state, losses = program(state, losses, jnp.int32(first), jnp.int32(last))
-        # Sleeping in Python, not waiting inside XLA, lets Ctrl-C through at once.
-        while not losses.is_ready():
-            time.sleep(0.005)
+        state, losses = span(state, losses, jnp.int32(first), jnp.int32(last))
+        wait_for(losses)
         done = np.asarray(losses)[..., :last]
         took = time.perf_counter() - started
         if report is not None:
@@ -361,13 +286,19 @@ def run_epochs(
             break
         # The first call may have compiled, and says nothing about the speed.
         if first > 0 and took < _SPAN_SECONDS:
-            span = max(1, int((last - first) * _SPAN_SECONDS / max(took, 1e-3)))
+            length = max(1, int((last - first) * _SPAN_SECONDS / max(took, 1e-3)))
         first = last
     return state, np.asarray(losses)
 
 
+def wait_for(array: jax.Array) -> None:
+    """Waits in Python, not inside XLA, so that Ctrl-C gets through at once."""
+    while not array.is_ready():
+        time.sleep(0.005)
+
+
 def finish_layer(
-    params: Params, goodness_state: Any, losses: np.ndarray
+    params: Params, goodness_state: State, losses: np.ndarray
 ) -> TrainedLayer:
     """A trained layer; its losses (epochs,) end where it diverged, if it did."""
     finite = np.isfinite(losses)
@@ -381,96 +312,4 @@ def finish_layer(
 
 def _is_sound(tree: Any) -> bool:
     """Whether all numbers are finite, and their squares too; NaN is not below 1e18."""
-    leaves = jax.tree.leaves(tree)
-    return all(bool((jnp.abs(leaf) < 1e18).all()) for leaf in leaves)
-
-
-def train_network(
-    arch: Architecture,
-    key: jax.Array,
-    images: np.ndarray,
-    labels: np.ndarray,
-    *,
-    epochs: int,
-    batch_size: int,
-    learning_rate: float,
-    threshold: float,
-    objective: Objective = PAPER_OBJECTIVE,
-    optimizer: Optimizer = PAPER_OPTIMIZER,
-    memory_budget: float = 4e9,
-    trained: Sequence[TrainedLayer] = (),
-    on_epochs: OnEpochs | None = None,
-    on_layer: OnLayer | None = None,
-) -> list[TrainedLayer]:
-    """Trains all layers in order; stops at the first one that diverges.
-
-    Args:
-      arch: the network.
-      key: the run's key; layer k draws from ``fold_in(key, k)``.
-      images: (N, D) float32.
-      labels: (N,) integers in 0..C-1.
-      epochs: for each layer.
-      batch_size: examples a step.
-      learning_rate: Adam's.
-      threshold: tau.
-      objective: which wrong labels, and the loss.
-      optimizer: the learning rate's schedule and the weight decay.
-      memory_budget: how many bytes the inputs of a layer under all labels may take; see
-        ``pathway.stored_bytes``.
-      trained: layers of an earlier, interrupted call with the same arguments.
-      on_epochs: called with progress.
-      on_layer: called with each layer as it is finished.
-    """
-    chex.assert_rank(images, 2)
-    chex.assert_shape(labels, (len(images),))
-    layers = list(trained)
-    inputs = pathway.encode(arch, jnp.asarray(images))
-    targets = jnp.asarray(labels, jnp.int32)
-    lower: list[Params] = []
-    for index in range(len(arch.widths)):
-        if index > 0:
-            below = layers[index - 1].params
-            needed = pathway.stored_bytes(arch, index, len(labels))
-            if not lower and needed <= memory_budget:
-                inputs = pathway.advance(arch, index - 1, below, inputs)
-                kept = "under all labels" if arch.carries_label else "once"
-                logging.info(
-                    "layer %d: inputs computed %s and kept (%.2f GB)",
-                    index + 1,
-                    kept,
-                    needed / 1e9,
-                )
-            else:
-                # From here on every step runs the encoded images up through the layers.
-                if not lower:
-                    inputs = pathway.encode(arch, jnp.asarray(images))
-                lower = [layer.params for layer in layers[:index]]
-                logging.info(
-                    "layer %d: inputs recomputed at every step (%.2f GB would not fit "
-                    "the memory budget of %.2f GB)",
-                    index + 1,
-                    needed / 1e9,
-                    memory_budget / 1e9,
-                )
-        if index >= len(layers):
-            layer = train_layer(
-                arch,
-                index,
-                jax.random.fold_in(key, index),
-                inputs,
-                targets,
-                lower=lower,
-                epochs=epochs,
-                batch_size=batch_size,
-                learning_rate=learning_rate,
-                threshold=threshold,
-                objective=objective,
-                optimizer=optimizer,
-                on_epochs=on_epochs,
-            )
-            layers.append(layer)
-            if on_layer is not None:
-                on_layer(index, layer)
-        if layers[index].is_diverged:
-            return layers[: index + 1]
-    return layers
+    return all(bool((abs(leaf) < 1e18).all()) for leaf in jax.tree.leaves(tree))

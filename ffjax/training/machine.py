@@ -1,20 +1,15 @@
-"""The machine that a process runs on: its devices, its memory, its programs."""
+"""The machine that a process trains on: its devices, its memory, its programs."""
 
 import dataclasses
-import functools
 import hashlib
-import importlib.metadata
 import os
 import pathlib
 import platform
 import re
-import subprocess
 import warnings
-from typing import Any
 
 import jax
 
-import ffjax
 from ffjax.data import cache
 from ffjax.errors import UserError
 
@@ -24,12 +19,21 @@ class Machine:
     """What this process may use.
 
     Attributes:
-      devices: over which groups of runs are spread.
-      memory_budget: bytes that the inputs of a layer may take on one device.
+      devices: over which networks are spread.
+      memory: bytes of each device that this process may use.
     """
 
-    devices: tuple[Any, ...]
-    memory_budget: float
+    devices: tuple[jax.Device, ...]
+    memory: float
+
+    @property
+    def memory_budget(self) -> float:
+        """Bytes that the inputs of a layer may take on a device: a quarter of it.
+
+        The inputs of two layers exist at once while the next ones are computed, and
+        the rest is left for the program and for other processes.
+        """
+        return self.memory / 4
 
     @property
     def is_cpu(self) -> bool:
@@ -43,12 +47,12 @@ def here(num_devices: int = 0, share: float = 1.0) -> Machine:
     Args:
       num_devices: how many of the local devices to use; 0 = all.
       share: of the memory, where other processes have the rest.
-
-    The budget is a quarter of a device's memory: the inputs of two layers exist at once
-    while the next ones are computed, and the rest is left for the program and for other
-    processes.
     """
-    devices = jax.local_devices()
+    try:
+        devices = jax.local_devices()
+    except RuntimeError as error:  # JAX_PLATFORMS names what is not there
+        reason = " ".join(str(error).split())[:300]
+        raise UserError(f"JAX has no device to run on: {reason}") from None
     if num_devices > len(devices):
         raise UserError(
             f"num_devices={num_devices}: there are {len(devices)} on this machine "
@@ -61,7 +65,7 @@ def here(num_devices: int = 0, share: float = 1.0) -> Machine:
     else:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         memory /= len(devices)  # virtual devices share it
-    return Machine(tuple(devices), share * memory / 4)
+    return Machine(tuple(devices), share * memory)
 
 
 def use_compilation_cache() -> None:
@@ -91,38 +95,3 @@ def use_compilation_cache() -> None:
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
     # An entry that a killed process left unfinished is compiled again.
     warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation")
-
-
-@functools.cache
-def provenance() -> dict[str, Any]:
-    """With what this process makes its runs."""
-    packages = ("jax", "jaxlib", "flax", "optax", "numpy")
-    versions = {name: importlib.metadata.version(name) for name in packages}
-    return {
-        "device": jax.local_devices()[0].device_kind,
-        "versions": {"ffjax": ffjax.__version__, **versions},
-        "commit": _commit(),
-    }
-
-
-def _commit() -> str | None:
-    """The commit of ffjax's own checkout, with a plus if files differ from it."""
-    folder = pathlib.Path(ffjax.__file__).parent
-    command = [
-        "git",
-        "-C",
-        str(folder),
-        "describe",
-        "--always",
-        "--abbrev=40",
-        "--dirty=+",
-    ]
-    if not (folder.parent / ".git").exists():  # an installed package, not a checkout
-        return None
-    try:
-        answer = subprocess.run(
-            command, capture_output=True, text=True, timeout=10, check=True
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return answer.stdout.strip()

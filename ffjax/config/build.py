@@ -1,0 +1,65 @@
+"""What a run is made of: its network and its training, from its fields."""
+
+from typing import Any
+
+from ffjax import goodness
+from ffjax.config import goodness_params
+from ffjax.config.spec import PARAM_FIELDS, RunSpec
+from ffjax.model.pathway import Architecture
+from ffjax.training import backprop
+from ffjax.training.objective import Objective
+from ffjax.training.optimizer import Optimizer, Training
+
+
+def architecture(spec: RunSpec, num_classes: int) -> Architecture:
+    """The network of a run."""
+    return Architecture(
+        pathway=spec.pathway,
+        goodness=goodness.make(spec.goodness, **_goodness_arguments(spec)),
+        activation=spec.activation,
+        norm_gate=spec.norm_gate,
+        widths=(spec.width,) * spec.num_layers,
+        num_classes=num_classes,
+        label_scale=spec.label_scale,
+        normalisation=spec.normalisation,
+        ensemble=spec.ensemble,
+    )
+
+
+def backprop_network(spec: RunSpec, num_classes: int) -> backprop.Network:
+    """The network of a run where the trainer is backpropagation."""
+    return backprop.Network(
+        widths=(spec.width,) * spec.num_layers,
+        activation=spec.activation,
+        norm_gate=spec.norm_gate,
+        num_classes=num_classes,
+    )
+
+
+def training(spec: RunSpec) -> Training:
+    """How a run is trained."""
+    return Training(
+        epochs=spec.epochs,
+        batch_size=spec.batch_size,
+        learning_rate=spec.learning_rate,
+        threshold=spec.threshold,
+        objective=Objective(
+            negatives=spec.negatives,
+            loss=spec.loss,
+            scale=spec.loss_scale,
+            peer_normalisation=spec.peer_normalisation,
+            dropout=spec.dropout,
+        ),
+        optimizer=Optimizer(spec.schedule, spec.weight_decay),
+    )
+
+
+def _goodness_arguments(spec: RunSpec) -> dict[str, Any]:
+    """The goodness function's parameters that are set in this run."""
+    known = goodness.find(spec.goodness).defaults
+    values = {
+        name: getattr(spec, field)
+        for name, field in PARAM_FIELDS.items()
+        if name in known and getattr(spec, field) is not None
+    }
+    return {**values, **goodness_params.parse(spec.goodness_params)}

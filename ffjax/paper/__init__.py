@@ -1,0 +1,1 @@
+"""The paper as data: its numbers, and the names by which its methods are printed."""

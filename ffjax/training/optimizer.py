@@ -1,0 +1,82 @@
+"""The optimiser of a layer, and how a layer is trained."""
+
+import dataclasses
+from collections.abc import Callable
+
+import jax
+import optax
+
+from ffjax.model.pathway import Params
+from ffjax.training.objective import Objective
+
+Rate = float | jax.Array
+
+# (learning rate, steps in all) -> learning rate of each step.
+SCHEDULES: dict[str, Callable[[Rate, int], optax.ScalarOrSchedule]] = {
+    "constant": lambda rate, num_steps: rate,  # the paper's
+    "cosine": lambda rate, num_steps: optax.cosine_decay_schedule(
+        rate,  # type: ignore[arg-type]  (a traced number will do)
+        num_steps,
+    ),
+    # Constant for the first half, then linearly down to 0.
+    "half_linear": lambda rate, num_steps: optax.linear_schedule(
+        rate, 0.0, num_steps - num_steps // 2, transition_begin=num_steps // 2
+    ),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Optimizer:
+    """Adam; hashable, for jit. The defaults are the paper's.
+
+    Attributes:
+      schedule: a name in SCHEDULES.
+      weight_decay: that of AdamW, for weights but not for biases.
+    """
+
+    schedule: str = "constant"
+    weight_decay: float = 0.0
+
+    def make(self, learning_rate: Rate, num_steps: int) -> optax.GradientTransformation:
+        """The optimiser for a training of so many steps."""
+        rate = SCHEDULES[self.schedule](learning_rate, num_steps)
+        if self.weight_decay == 0:
+            return optax.adam(rate)
+        return optax.adamw(rate, weight_decay=self.weight_decay, mask=_is_matrix)
+
+    def init(self, params: Params) -> optax.OptState:
+        """The state before the first step, which no number of the training changes."""
+        return self.make(0.0, num_steps=1).init(params)
+
+
+def _is_matrix(params: Params) -> Params:
+    return jax.tree.map(lambda leaf: leaf.ndim > 1, params)
+
+
+@dataclasses.dataclass(frozen=True)
+class Training:
+    """How each layer of a network is trained. The defaults are the paper's.
+
+    Attributes:
+      epochs: of each layer.
+      batch_size: examples in a step.
+      learning_rate: Adam's.
+      threshold: tau of the loss.
+      objective: which wrong labels, and the loss.
+      optimizer: the learning rate's schedule and the weight decay.
+    """
+
+    epochs: int = 60
+    batch_size: int = 500
+    learning_rate: float = 1e-3
+    threshold: float = 2.0
+    objective: Objective = Objective()
+    optimizer: Optimizer = Optimizer()
+
+    def as_program(self) -> "Training":
+        """What is compiled in: the other numbers reach the program as data."""
+        return dataclasses.replace(self, epochs=0, learning_rate=0.0, threshold=0.0)
+
+    def num_batches(self, num_examples: int) -> int:
+        """Steps in an epoch."""
+        return -(-num_examples // self.batch_size)
