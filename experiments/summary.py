@@ -19,7 +19,7 @@ from experiments.headline import headline
 from experiments.record import record
 from experiments.small import small
 from experiments.sweeps import sweeps
-from ffjax import cli, config, atomic, paper, records
+from ffjax import atomic, cli, config, paper, records
 from ffjax.model.pathway import PATHWAYS
 from ffjax.report.export import markdown_table
 

@@ -116,17 +116,17 @@ def fit(
     """Trains a network on your own arrays.
 
     Args:
-      images: (N, ...) of any numeric type; the last axis is taken as colour if there
-        are four axes. They are normalised to zero mean and unit variance per channel.
-      labels: (N,) integers from 0.
-      num_classes: C; the largest label + 1 if not given.
-      seed: of the initial weights, the shuffling and the wrong labels.
-      on_epochs: called with (layer, its losses so far) as training goes on.
-      **fields: of a run, as on the command line:
-FIELDS
+          images: (N, ...) of any numeric type; the last axis is taken as colour if there
+            are four axes. They are normalised to zero mean and unit variance per channel.
+          labels: (N,) integers from 0.
+          num_classes: C; the largest label + 1 if not given.
+          seed: of the initial weights, the shuffling and the wrong labels.
+          on_epochs: called with (layer, its losses so far) as training goes on.
+          **fields: of a run, as on the command line:
+    FIELDS
 
     Returns:
-      The trained network.
+          The trained network.
     """
     images = _check_images("images", images)
     labels = _check_labels(labels, len(images), num_classes)

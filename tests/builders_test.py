@@ -16,7 +16,7 @@ import official_files
 import pytest
 
 from ffjax import data
-from ffjax.data import cache, catalog, tfds, official
+from ffjax.data import cache, catalog, official, tfds
 from ffjax.errors import UserError
 
 pytestmark = [

@@ -12,7 +12,7 @@ import pytest
 from absl import logging
 
 from ffjax import data
-from ffjax.data import cache, catalog, tfds, official
+from ffjax.data import cache, catalog, official, tfds
 from ffjax.errors import UserError
 
 ARRAYS = ("train_images", "train_labels", "test_images", "test_labels")

@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from ffjax.training import backprop, objective, program
-from ffjax.model import evaluate, layer, pathway
 from ffjax import goodness
+from ffjax.model import evaluate, layer, pathway
+from ffjax.training import backprop, objective, program
 
 NUM, INPUTS, WIDTH, CLASSES = 50, 12, 16, 4
 

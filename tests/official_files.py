@@ -33,7 +33,9 @@ def idx(array: np.ndarray) -> bytes:
     return struct.pack(">I", 0x0800 + array.ndim) + shape + array.tobytes()
 
 
-def write_idx(folder: pathlib.Path, arrays: official.Arrays, *, packed: bool = True) -> None:
+def write_idx(
+    folder: pathlib.Path, arrays: official.Arrays, *, packed: bool = True
+) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for names, array in zip(official.LAYOUTS["mnist"][0].files, arrays, strict=True):
         if packed:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from ffjax import config, goodness, paper
-from ffjax.runs import run
 from ffjax.errors import UserError
+from ffjax.runs import run
 
 ROOT = pathlib.Path(__file__).parents[1]
 OWN = "experiments.own_goodness.norm_ratio:norm_ratio"

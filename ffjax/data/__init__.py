@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from absl import logging
 
-from ffjax.data import cache, catalog, npz, tfds, official
+from ffjax.data import cache, catalog, npz, official, tfds
 from ffjax.errors import UserError
 
 

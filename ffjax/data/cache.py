@@ -40,7 +40,9 @@ def read(entry: str) -> tuple[official.Arrays, dict[str, Any]] | None:
     try:
         with safetensors.safe_open(path, framework="np") as file:
             facts = json.loads((file.metadata() or {}).get("facts", "{}"))
-            arrays = official.Arrays(*(file.get_tensor(key) for key in official.Arrays._fields))
+            arrays = official.Arrays(
+                *(file.get_tensor(key) for key in official.Arrays._fields)
+            )
         if facts.pop("sha256", None) != _checksum(arrays):
             raise ValueError("checksum differs")
     except (OSError, ValueError, safetensors.SafetensorError) as error:

@@ -29,9 +29,9 @@ from typing import Any, NamedTuple, overload
 import jax
 import jax.numpy as jnp
 
-from ffjax.model import normalise
 from ffjax.entmax import entmax as _entmax
 from ffjax.errors import UserError
+from ffjax.model import normalise
 
 # The running mean of a layer's goodness function, or () for one without.
 State = jax.Array | tuple[()]

@@ -11,8 +11,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ffjax.model import normalise
 from ffjax.goodness import Goodness
+from ffjax.model import normalise
 from ffjax.model.layer import LabelSite, Layer
 
 Params = Any

@@ -295,9 +295,7 @@ def _train_layer(
             program_lib.init_layer(group.arch, index, init_key, width, training)
         )
     key = group.place(keys)
-    program = Program.of(
-        group.arch, index, training, has_lower=bool(examples.lower)
-    )
+    program = Program.of(group.arch, index, training, has_lower=bool(examples.lower))
 
     def span(state, losses, first, last):
         return _train_epochs(

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import ffjax
-from ffjax import config, data, report, records
-from ffjax.runs import locks, workdir, local, machine, checkpoint, order, run, attempt
-from ffjax.training import program
+from ffjax import config, data, records, report
 from ffjax.errors import UserError
+from ffjax.runs import attempt, checkpoint, local, locks, machine, order, run, workdir
+from ffjax.training import program
 
 _SMALL = {
     "dataset": "fashion_mini",

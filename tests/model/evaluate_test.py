@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ffjax.model import evaluate, normalise, pathway
 from ffjax import goodness
+from ffjax.model import evaluate, normalise, pathway
 from ffjax.training import program
 
 

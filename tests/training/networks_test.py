@@ -11,8 +11,8 @@ import jax
 import numpy as np
 import pytest
 
-from ffjax.model import evaluate, pathway
 from ffjax import goodness
+from ffjax.model import evaluate, pathway
 from ffjax.training import networks, program
 
 SETTINGS = {"epochs": 4, "batch_size": 20}

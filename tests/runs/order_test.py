@@ -4,8 +4,8 @@ import pathlib
 import pytest
 
 from ffjax import cli, config
-from ffjax.runs import cost, order
 from ffjax.errors import UserError
+from ffjax.runs import cost, order
 
 _GRID = str(pathlib.Path(__file__).parents[1] / "configs" / "grid.py")
 _SMALL = {"dataset": "fashion_mini", "num_layers": 2, "width": 8, "epochs": 2}

@@ -4,10 +4,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ffjax.training import backprop, program
 from ffjax import config, data, records
 from ffjax.model import evaluate
-from ffjax.runs import machine, attempt
+from ffjax.runs import attempt, machine
+from ffjax.training import backprop, program
 
 NETWORK = backprop.Network((16, 12), "gelu", False, 4)
 

@@ -10,8 +10,8 @@ import pytest
 from scipy import special
 
 from ffjax import goodness
-from ffjax.training import objective, program
 from ffjax.model import pathway
+from ffjax.training import objective, program
 
 CLASSES, BATCH = 4, 6
 
