@@ -41,14 +41,19 @@ def lower(compiled, *arguments, **static):
 def lowered(monkeypatch):
     """Programs are lowered for CUDA in place of being run; their outputs are zeros."""
     names = []
-    for name in ("_train_epochs", "_advance", "_score_images"):
 
-        def instead(*arguments, compiled=getattr(networks, name), name=name, **static):
-            shapes = lower(compiled, *arguments, **static)
+    def lowering(name):
+        compiled = getattr(networks, name)
+
+        def instead(*arguments, **static):
             names.append(name)
+            shapes = lower(compiled, *arguments, **static)
             return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
 
-        monkeypatch.setattr(networks, name, instead)
+        return instead
+
+    for name in ("_train_epochs", "_advance", "_score_images"):
+        monkeypatch.setattr(networks, name, lowering(name))
     return names
 
 
