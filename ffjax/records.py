@@ -19,17 +19,19 @@ from ffjax.config import spec as spec_lib
 from ffjax.config.spec import RunSpec
 from ffjax.errors import UserError, shown
 
-_Count = Annotated[int, msgspec.Meta(ge=0)]
 _LONG_SECONDS = 5.0  # of training; less says more of starting than of training
+# The bounds keep what a report computes within the range of floats.
+_Count = Annotated[int, msgspec.Meta(ge=0, le=10**12)]
+_Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
 _Percent = Annotated[float, msgspec.Meta(ge=0, le=100)]
 
 
 class Times(msgspec.Struct, frozen=True):
     """Seconds of a run; of a group of runs, its share."""
 
-    compile_s: float = 0.0
-    train_s: float = 0.0
-    eval_s: float = 0.0
+    compile_s: _Seconds = 0.0
+    train_s: _Seconds = 0.0
+    eval_s: _Seconds = 0.0
 
 
 class Busy(msgspec.Struct, frozen=True):

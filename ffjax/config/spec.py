@@ -76,7 +76,10 @@ def _is_path(value: Any) -> bool:
 
 _ON_OR_OFF = Domain(lambda value: type(value) is bool, "True or False")
 _TEXT = Domain(lambda value: isinstance(value, str), "a string")
-_LIMIT = integer(0, words="an integer >= 0 (0 = all)")
+# Beyond any use, but small enough for the floats that sizes and times are made of.
+_MOST = 10**12
+_COUNT = integer(1, _MOST, words="an integer >= 1, at most 10**12")
+_LIMIT = integer(0, _MOST, words="an integer >= 0 (0 = all), at most 10**12")
 _ABOVE_0 = number(lambda value: 0 < value <= 1e30, "a number > 0, at most 1e30")
 _FROM_0 = number(lambda value: 0 <= value <= 1e30, "a number >= 0, at most 1e30")
 _ANY_NUMBER = number(lambda value: abs(value) <= 1e30, "a number of at most 1e30")
@@ -131,9 +134,9 @@ class RunSpec:
     p: int | None = _field(None, "method", _ORDER, "order of moment", ff_only=True)
     goodness_params: str = _field("", "method", _PARAMS, "other parameters of the goodness function", ff_only=True)
     num_layers: int = _field(4, "size", integer(1, 1000), "how many layers")
-    width: int = _field(2000, "size", integer(1), "units of each layer")
+    width: int = _field(2000, "size", _COUNT, "units of each layer")
     epochs: int = _field(60, "setting", integer(1, 10**6), "of each layer")
-    batch_size: int = _field(500, "setting", integer(1), "examples in a step")
+    batch_size: int = _field(500, "setting", _COUNT, "examples in a step")
     learning_rate: float = _field(1e-3, "setting", _ABOVE_0, "of Adam")
     threshold: float = _field(2.0, "setting", _ANY_NUMBER, "tau of the loss", ff_only=True)
     negatives: str = _field("random", "setting", _NEGATIVES, "which wrong labels a step sees", ff_only=True)

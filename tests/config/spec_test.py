@@ -294,6 +294,8 @@ def test_a_spec_survives_json(name):
         ({"k_fraction": 1.1}, "k_fraction=1.1"),
         ({"width": 0}, "width=0: must be an integer >= 1"),
         ({"width": True}, "width=True"),
+        ({"width": 10**400}, "width=1000.*…: must be an integer >= 1, at most 10"),
+        ({"train_limit": 10**13}, "train_limit=10000000000000: must be an integer"),
         ({"num_layers": 0}, "num_layers=0"),
         ({"num_layers": 10**4}, "num_layers=10000: must be an integer from 1 to 1000"),
         ({"epochs": 0}, "epochs=0"),
