@@ -134,9 +134,10 @@ def expand(
 
 def way(config: ml_collections.ConfigDict) -> Way:
     """How a config wants its cells to be run."""
-    return Way(
-        **{name: config.get(name, spec.DEFAULTS[name]) for name in spec.names("way")}
-    )
+    ways: dict[str, Any] = {
+        name: config.get(name, spec.DEFAULTS[name]) for name in spec.names("way")
+    }
+    return Way(**ways)
 
 
 def _check_grid(grid: Any) -> dict[str, Section]:

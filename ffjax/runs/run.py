@@ -49,7 +49,8 @@ def run(
       KeyboardInterrupt: after Ctrl-C or SIGTERM, when all is left in order.
     """
     workdir.prepare(path)
-    runs = order.ordered(cells)
+    arrange = order.by_value if way.order == "value" else order.ordered
+    runs = arrange(cells)
     with _ending_as_interrupt(), contextlib.ExitStack() as stack:
         work = sum(cost.cpu_seconds(run.spec) for run in runs)
         display = stack.enter_context(Display(len(runs), work, is_grid=is_grid))

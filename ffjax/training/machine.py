@@ -7,6 +7,7 @@ import pathlib
 import platform
 import re
 import warnings
+from typing import Any
 
 import jax
 
@@ -23,7 +24,7 @@ class Machine:
       memory: bytes of each device that this process may use.
     """
 
-    devices: tuple[jax.Device, ...]
+    devices: tuple[Any, ...]  # jax.Device is no type to pyright
     memory: float
 
     @property
