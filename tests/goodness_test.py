@@ -12,6 +12,7 @@ import scipy.stats
 from jax.test_util import check_grads
 
 from ffjax import goodness
+from ffjax.goodness import functions, registry
 from ffjax.errors import UserError
 
 PAPER = [
@@ -375,17 +376,17 @@ def test_a_function_of_your_own(tmp_path, monkeypatch, rng):
         "    return jnp.mean(h**p, axis=-1) / jnp.mean(h * h, axis=-1) ** (p / 2)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(goodness, "GOODNESS", dict(goodness.GOODNESS))
+    monkeypatch.setattr(registry, "GOODNESS", dict(goodness.GOODNESS))
     h = rng.normal(size=(3, 9))
     g = goodness.make("own_goodness:l4_over_l2", p=2)
     np.testing.assert_allclose(g(h), np.ones(3), rtol=1e-5)
     assert goodness.make("l4_over_l2").definition is g.definition
-    with pytest.raises(UserError, match="built-in"):
-        goodness.register(goodness.sos.fn)
+    with pytest.raises(UserError, match="built in"):
+        goodness.register(functions.sos.fn)
 
 
 def test_a_function_of_your_own_that_cannot_work(tmp_path, monkeypatch):
-    monkeypatch.setattr(goodness, "GOODNESS", dict(goodness.GOODNESS))
+    monkeypatch.setattr(registry, "GOODNESS", dict(goodness.GOODNESS))
     with pytest.raises(UserError, match="parameter 'p' must be keyword-only"):
         goodness.register(lambda h, p=3: h.sum(-1))
     with pytest.raises(UserError, match="have a default"):
