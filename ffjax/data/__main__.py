@@ -8,7 +8,7 @@ import pathlib
 
 from absl import flags
 
-from ffjax import cli, data, atomic
+from ffjax import atomic, cli, data
 from ffjax.data import preview
 from ffjax.errors import UserError
 

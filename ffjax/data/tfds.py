@@ -49,7 +49,9 @@ def read(folder: pathlib.Path) -> official.Arrays:
                 "reading them needs TensorFlow: pip install 'ffjax[tfds]'"
             )
         read_split = _read_records if array_record else _read_with_tensorflow
-        return official.Arrays(*read_split(builder, "train"), *read_split(builder, "test"))
+        return official.Arrays(
+            *read_split(builder, "train"), *read_split(builder, "test")
+        )
     except UserError:
         raise
     except Exception as error:  # TFDS and its readers raise nearly anything
