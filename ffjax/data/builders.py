@@ -44,7 +44,7 @@ class _Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
         )
 
     def _split_generators(self, dl_manager) -> dict[str, Any]:
-        # Downloaded, not extracted: see prepared.prepare on what TFDS mixes up.
+        # Downloaded, not extracted: see ffjax.data.tfds.prepare on what TFDS mixes up.
         urls = [file.url for file in catalog.DOWNLOADS[self.name]]
         paths: Any = dl_manager.download(urls)  # in a list, as the addresses are
         arrays = self._read(*map(pathlib.Path, paths))

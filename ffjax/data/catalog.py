@@ -12,7 +12,7 @@ class Definition:
     train_size: int
     test_size: int
     home: str  # where a user finds the files
-    # Of the training and the test split (see data.py), whatever files they came in;
+    # Of the training and the test split (see verify.py), whatever files they came in;
     # None where only the files' own checksums are known.
     digests: tuple[str, str] | None = None
 

@@ -8,7 +8,6 @@ browsers like to unpack a download and keep its name.
 import bz2
 import dataclasses
 import gzip
-import hashlib
 import math
 import os
 import pathlib
@@ -21,7 +20,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ffjax.data import catalog
 from ffjax.errors import UserError
 
 
@@ -71,23 +69,6 @@ def missing(name: str, folder: pathlib.Path) -> str:
 def read(found: Found) -> Arrays:
     """Reads the files; raises UserError naming the file that is not as expected."""
     return found.layout.read(*found.paths)
-
-
-def is_published(name: str, path: pathlib.Path, sha256: str) -> bool:
-    """Whether a file of dataset ``name`` is, byte for byte, the published one."""
-    published = catalog.PUBLISHED[name].get(path.name)
-    if published and len(published) == 32:
-        return published == checksum(path, "md5")
-    return published == sha256
-
-
-def checksum(path: pathlib.Path, algorithm: str = "sha256") -> str:
-    """The hexadecimal digest of a file as it is."""
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, algorithm).hexdigest()
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror})") from None
 
 
 def read_idx(

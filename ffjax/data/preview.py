@@ -7,7 +7,7 @@ training images of each class: one sees whether they are upright and labelled ri
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from ffjax import data
+from ffjax.data.dataset import Dataset
 
 PER_CLASS = 10
 _CELL = 64  # pixels, at least, of an image on the sheet
@@ -15,7 +15,7 @@ _GAP = 4
 _FONT_SIZE = 20
 
 
-def describe(dataset: data.Dataset) -> str:
+def describe(dataset: Dataset) -> str:
     """Source, sizes, classes and statistics as text."""
     files = "".join(f"\n  {f}  {c}" for f, c in dataset.source["files"].items())
     kind = dataset.source["kind"]
@@ -41,7 +41,7 @@ def describe(dataset: data.Dataset) -> str:
     )
 
 
-def draw(dataset: data.Dataset) -> Image.Image:
+def draw(dataset: Dataset) -> Image.Image:
     """The contact sheet: a row for each class, with its first training images."""
     height, width, *_ = (*([1] * (len(dataset.image_shape) == 1)), *dataset.image_shape)
     scale = max(1, round(_CELL / max(height, width)))
@@ -69,7 +69,7 @@ def draw(dataset: data.Dataset) -> Image.Image:
     return sheet
 
 
-def _pixels(dataset: data.Dataset, images: np.ndarray) -> np.ndarray:
+def _pixels(dataset: Dataset, images: np.ndarray) -> np.ndarray:
     """The normalised images as 0..255 again, in their shape."""
     values = images.reshape(-1, len(dataset.mean)) * dataset.std + dataset.mean
     low, high = values.min(), values.max()

@@ -16,7 +16,7 @@ import official_files
 import pytest
 
 from ffjax import data
-from ffjax.data import cache, catalog, official, tfds
+from ffjax.data import cache, catalog, identity, named, official, tfds, verify
 from ffjax.errors import UserError
 
 pytestmark = [
@@ -65,7 +65,7 @@ def test_our_builders_prepare_what_the_files_hold(name, tmp_path, monkeypatch):
         data.DATASETS[name],
         train_size=3 * classes,
         test_size=2 * classes,
-        digests=data._canonical(arrays)[1],
+        digests=verify.canonical(arrays)[1],
     )
     monkeypatch.setitem(data.DATASETS, name, definition)
     infos = tfds.builder_cls(name).url_infos
@@ -79,7 +79,7 @@ def test_our_builders_prepare_what_the_files_hold(name, tmp_path, monkeypatch):
         tfds.prepare(name, tmp_path / "wrong", manual_dir=manual_dir)
     for info in infos.values():
         path = tmp_path / "raw" / name / info.filename
-        monkeypatch.setattr(info, "checksum", official.checksum(path))
+        monkeypatch.setattr(info, "checksum", identity.checksum(path))
         monkeypatch.setattr(info, "size", tfds.core.units.Size(path.stat().st_size))
     tfds.prepare(name, tmp_path / "tfds", manual_dir=manual_dir)
     from_tfds = data.load(name, data_dir=str(tmp_path / "tfds"))
@@ -110,7 +110,7 @@ def test_our_builders_prepare_what_the_files_hold(name, tmp_path, monkeypatch):
 def test_the_checksums_of_usps_are_those_of_the_real_files():
     folder = pathlib.Path(real("usps"))
     for file in catalog.DOWNLOADS["usps"]:
-        assert official.checksum(folder / file.name) == file.sha256
+        assert identity.checksum(folder / file.name) == file.sha256
         assert (folder / file.name).stat().st_size == file.size
 
 
@@ -139,7 +139,7 @@ def test_cifar10_gives_the_same_arrays_through_tfds(tmp_path, monkeypatch):
         entry.size = len(names)
         tar.addfile(entry, io.BytesIO(names))
     (info,) = tfds.builder_cls("cifar10").url_infos.values()
-    monkeypatch.setattr(info, "checksum", official.checksum(archive))
+    monkeypatch.setattr(info, "checksum", identity.checksum(archive))
     monkeypatch.setattr(info, "size", tfds.core.units.Size(archive.stat().st_size))
     tfds.prepare("cifar10", tmp_path, manual_dir=str(tmp_path))
     from_tfds = data.load("cifar10", data_dir=str(tmp_path))

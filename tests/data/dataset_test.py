@@ -12,7 +12,7 @@ import pytest
 from absl import logging
 
 from ffjax import data
-from ffjax.data import cache, catalog, official, tfds
+from ffjax.data import cache, catalog, identity, named, official, tfds, verify
 from ffjax.errors import UserError
 
 ARRAYS = ("train_images", "train_labels", "test_images", "test_labels")
@@ -61,7 +61,7 @@ def test_fashion_mini_is_whole_balanced_and_normalised():
     assert (dataset.num_classes, dataset.image_shape) == (10, (28, 28))
     assert dataset.class_names[9] == "Ankle boot"
     assert dataset.source["kind"] == "embedded"
-    assert data._MINI.stat().st_size < 5e6
+    assert named._MINI.stat().st_size < 5e6
 
 
 def test_fashion_mini_needs_no_jax_no_tensorflow_no_network_and_no_cache(tmp_path):
@@ -81,12 +81,12 @@ def test_fashion_mini_needs_no_jax_no_tensorflow_no_network_and_no_cache(tmp_pat
 
 @pytest.mark.parametrize("damage", ["cut", "altered", "absent"])
 def test_a_damaged_embedded_file_is_refused(damage, tmp_path, monkeypatch):
-    content = bytearray(data._MINI.read_bytes())
+    content = bytearray(named._MINI.read_bytes())
     content[1000] ^= 1
     path = tmp_path / "fashion_mini.npz"
     if damage != "absent":
         path.write_bytes(content if damage == "altered" else content[:-1])
-    monkeypatch.setattr(data, "_MINI", path)
+    monkeypatch.setattr(named, "_MINI", path)
     message = refusal("fashion_mini")
     assert str(path) in message
     assert "install ffjax anew" in message
@@ -96,7 +96,7 @@ def test_fashion_mini_is_part_of_fashion_mnist(tmp_path):
     folder = official_files.SHARED / "fashion_mnist"
     if not folder.exists():
         pytest.skip(f"the files of Fashion-MNIST are not in {folder}")
-    script = data._MINI.with_name("make_fashion_mini.py")
+    script = named._MINI.with_name("make_fashion_mini.py")
     output = tmp_path / "mini.npz"
     root = pathlib.Path(data.__file__).parents[2]
     subprocess.run(
@@ -104,7 +104,7 @@ def test_fashion_mini_is_part_of_fashion_mnist(tmp_path):
         check=True,
         env={"PYTHONPATH": str(root)},
     )
-    with np.load(output) as made, np.load(data._MINI) as embedded:
+    with np.load(output) as made, np.load(named._MINI) as embedded:
         assert sorted(made) == sorted(embedded) == sorted(ARRAYS)
         for key in ARRAYS:
             np.testing.assert_array_equal(made[key], embedded[key])
@@ -351,7 +351,7 @@ def shrink(monkeypatch):
             data.DATASETS[name],
             train_size=3 * classes,
             test_size=2 * classes,
-            digests=data._canonical(arrays)[1],
+            digests=verify.canonical(arrays)[1],
         )
         monkeypatch.setitem(data.DATASETS, name, definition)
         monkeypatch.setitem(catalog.PUBLISHED, name, {})
@@ -433,7 +433,7 @@ def test_the_checksum_of_libsvm_files_is_checked(shrink, tmp_path, monkeypatch):
     monkeypatch.setitem(catalog.PUBLISHED, "usps", published)
     assert published["usps.t.bz2"] in refusal("usps", data_dir=str(tmp_path))
     for file in ("usps.bz2", "usps.t.bz2"):
-        published[file] = official.checksum(tmp_path / "usps" / file, "md5")
+        published[file] = identity.checksum(tmp_path / "usps" / file, "md5")
     assert data.load("usps", data_dir=str(tmp_path)).source["verified"]
 
 
@@ -466,7 +466,7 @@ def test_one_dataset_for_another_is_refused(shrink, tmp_path):
     arrays = shrink("fashion_mnist")
     other = official_files.make(shape, classes, 30, 20, seed=1)
     data.DATASETS["mnist"] = dataclasses.replace(
-        data.DATASETS["mnist"], digests=data._canonical(other)[1]
+        data.DATASETS["mnist"], digests=verify.canonical(other)[1]
     )
     official_files.write_idx(tmp_path / "mnist", arrays)
     official_files.write_prepared(tmp_path / "tfds", "mnist", arrays)
@@ -569,7 +569,7 @@ def test_a_full_disk_leaves_nothing_behind(moment, usps, cache_folder, monkeypat
     with monkeypatch.context() as context:
         context.setattr(f"os.{moment}", fail)
         with pytest.raises(UserError, match="No space left on device"):
-            cache.write(before[0].stem, official.Arrays(*[np.zeros(3)] * 4), {})
+            cache.write(before[0].stem, official.Arrays(*[np.zeros(3)] * 4), verified=True)
     assert cache_files(cache_folder) == before
     assert before[0].read_bytes() == content, "the cache stays valid"
 
@@ -577,10 +577,10 @@ def test_a_full_disk_leaves_nothing_behind(moment, usps, cache_folder, monkeypat
 def test_processes_that_start_at_once_do_not_disturb_each_other(cache_folder):
     code = """
 import numpy as np
-from ffjax.data import cache, raw
-arrays = raw.Arrays(*[np.full((500, 784), i, np.uint8) for i in range(4)])
+from ffjax.data import cache, official
+arrays = official.Arrays(*[np.full((500, 784), i, np.uint8) for i in range(4)])
 for _ in range(20):
-    cache.write("shared", arrays, {"verified": True})
+    cache.write("shared", arrays, verified=True)
     assert cache.read("shared") is not None, "seen half-written"
 """
     root = pathlib.Path(data.__file__).parents[2]
