@@ -83,6 +83,7 @@ class Network:
             "label_scale": self.arch.label_scale,
             "normalisation": self.arch.normalisation,
             "ensemble": self.arch.ensemble,
+            "precision": self.arch.precision,
             "image_shape": self.image_shape,
             "mean": self.mean,
             "std": self.std,
@@ -227,9 +228,10 @@ def load(path: str | os.PathLike[str]) -> Network:
             widths=tuple(header["widths"]),
             num_classes=header["num_classes"],
             label_scale=header["label_scale"],
-            # Older files are from before these two.
+            # Older files are from before these.
             normalisation=header.get("normalisation", "l2"),
             ensemble=header.get("ensemble", "all"),
+            precision=header.get("precision", "float32"),
         )
         if arch.ensemble not in evaluate.ENSEMBLES:
             raise ValueError(f"ensemble {arch.ensemble!r}")

@@ -10,7 +10,7 @@ import math
 import jax
 import jax.numpy as jnp
 
-from ffjax.model import normalise
+from ffjax.model import normalise, product
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
@@ -110,6 +110,6 @@ def _shifted_power_mean(
     total = total + power(ratio, q) * ends
     for k in range(1, q):
         total = total + (math.comb(q, k) * power(ratio, q - k)) * (
-            power(c, k) @ power(d, q - k).T
+            product.multiply(power(c, k), power(d, q - k).T)
         )
     return total / c.shape[-1]

@@ -23,7 +23,7 @@ from ffjax.errors import UserError
 from ffjax.model import evaluate, pathway
 from ffjax.model.pathway import Architecture, Params
 from ffjax.training import program as program_lib
-from ffjax.training.machine import Machine
+from ffjax.training.machine import Machine, check_precision
 from ffjax.training.optimizer import Training
 from ffjax.training.program import Examples, Hyper, LayerState, Program, TrainedLayer
 
@@ -76,6 +76,7 @@ def train_networks(
     """
     chex.assert_rank(images, 2)
     chex.assert_shape(labels, (len(images),))
+    check_precision(arch.precision, machine)
     check_memory(arch, members[0].training, images.shape, machine)
     group = _Group(arch, members, machine.devices)
     inputs = _Inputs(group, images, labels, machine.memory_budget)
