@@ -39,8 +39,9 @@ def variance(h: jax.Array) -> jax.Array:
 def neg_entropy(h: jax.Array) -> jax.Array:
     r"""g = log d + sum_i p_i log p_i with p = softmax(h) (section 3.4).
 
-    The log d, which the paper does not print, makes a uniform layer 0 and a one-hot one
-    log d, so that goodness can cross the threshold; without it accuracy is 22.7 %.
+    The log d, which the paper does not print, makes a uniform layer 0 and a one-hot
+    layer log d, so that goodness can cross the threshold; without it, accuracy is
+    22.7 %.
     """
     log_p = jax.nn.log_softmax(h, axis=-1)
     return math.log(h.shape[-1]) + jnp.sum(jnp.exp(log_p) * log_p, axis=-1)

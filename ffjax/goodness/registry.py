@@ -11,14 +11,17 @@ from typing import TypeAlias, TypeGuard, overload
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
 
 from ffjax.errors import UserError
+from ffjax.goodness import own, source
 
-MOMENTUM = 0.9  # of the running means of functions that keep one
+MOMENTUM = 0.9  # of the running means that some functions keep
 
 Function: TypeAlias = Callable[..., jax.Array]
 Param: TypeAlias = bool | int | float | str  # the value of a function's parameter
-State: TypeAlias = jax.Array | tuple[()]  # a running mean, or nothing
+State: TypeAlias = jax.Array | np.ndarray | tuple[()]  # a running mean, or nothing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,8 +45,15 @@ class Definition:
         package, _, _ = __name__.rpartition(".")
         return self.fn.__module__.startswith(f"{package}.")
 
+    @property
+    def address(self) -> str:
+        """What ``find`` knows it by: "module:function", or its name alone."""
+        if self.is_built_in or self.fn.__module__ == "__main__":
+            return self.name
+        return f"{self.fn.__module__}:{self.name}"
+
     def __call__(self, *args: jax.Array, **params: Param) -> jax.Array:
-        """Calls the plain function, so that a decorated name still works as one."""
+        """Calls the plain function, so that a decorated name still works."""
         return self.fn(*args, **params)
 
 
@@ -73,7 +83,7 @@ def register(
         ``fn(h, running_mean, *, ...)``.
       running: a function of h whose exponential running mean over the training batches
         is handed to ``fn`` as a constant: the layer's state, like that of batch norm.
-      shifted: a faster way to the goodness of h under many shifts, if there is one:
+      shifted: a faster way to the goodness of h under many shifts, if there is any:
         ``shifted(h, v, *, ...)`` of h (..., d) and v (C, d) equals ``fn(h + v_c)`` for
         each of them, (..., C). For a function without ``running``.
     """
@@ -120,29 +130,35 @@ class Goodness:
     definition: Definition
     params: tuple[tuple[str, Param], ...]
 
-    def __call__(self, h: jax.Array, state: State = ()) -> jax.Array:
-        """Goodness of h over its last axis."""
-        h = jnp.asarray(h)
+    def __call__(self, activations: ArrayLike, state: State = ()) -> jax.Array:
+        """Goodness of the activations over their last axis."""
+        h = jnp.asarray(activations)
         if not jnp.issubdtype(h.dtype, jnp.floating):
             h = h.astype(jnp.float32)
         arrays = [h]
         if self.definition.running is not None:
             mean = self._running_mean(state)
             arrays.append(jax.lax.stop_gradient(mean).astype(h.dtype))
-        value = self.definition.fn(*arrays, **dict(self.params))
-        if jnp.shape(value) != h.shape[:-1]:
-            raise UserError(
-                f"goodness={self.definition.name!r}: gives {jnp.shape(value)} for "
-                f"activations of shape {h.shape}; must reduce the last axis alone"
-            )
+        value = self._call(self.definition.fn, *arrays, **dict(self.params))
+        own.check_value(self.definition.address, value, h, h.shape[:-1])
         return value
 
     @property
     def shifted(self) -> Callable[[jax.Array, jax.Array], jax.Array] | None:
         """The faster way to the goodness under many shifts; see ``register``."""
-        if self.definition.shifted is None:
-            return None
-        return functools.partial(self.definition.shifted, **dict(self.params))
+        fn = self.definition.shifted
+        return None if fn is None else functools.partial(self._shifted, fn)
+
+    def _shifted(self, fn: Function, h: jax.Array, shifts: jax.Array) -> jax.Array:
+        value = self._call(fn, h, shifts, **dict(self.params))
+        shape = (*h.shape[:-1], len(shifts))
+        own.check_value(self.definition.address, value, h, shape)
+        return value
+
+    def _call(self, fn: Function, /, *arrays: jax.Array, **params: Param) -> jax.Array:
+        if self.definition.is_built_in:
+            return fn(*arrays, **params)
+        return own.call(self.definition.address, fn, *arrays, **params)
 
     def init(self) -> State:
         """The state of an untrained layer."""
@@ -150,9 +166,10 @@ class Goodness:
 
     def update(self, state: State, h: jax.Array) -> State:
         """The state after a batch of activations, positive and negative ones alike."""
-        if self.definition.running is None:
+        running = self.definition.running
+        if running is None:
             return state
-        mean = jnp.mean(self.definition.running(jax.lax.stop_gradient(h)))
+        mean = self._call(lambda h: jnp.mean(running(h)), jax.lax.stop_gradient(h))
         return MOMENTUM * self._running_mean(state) + (1 - MOMENTUM) * mean
 
     def combine(self, states: Sequence[State]) -> State:
@@ -163,14 +180,16 @@ class Goodness:
         return sum(means[1:], start=means[0]) / len(means)
 
     def _running_mean(self, state: State) -> jax.Array:
-        return jnp.zeros((), jnp.float32) if isinstance(state, tuple) else state
+        if isinstance(state, tuple):
+            return jnp.zeros((), jnp.float32)
+        return jnp.asarray(state)
 
 
 def make(name: str, **params: Param) -> Goodness:
     """The goodness function called ``name`` with the given parameters.
 
     Args:
-      name: a name in GOODNESS, or "module:function" for a registered one of your own.
+      name: a name in GOODNESS, or "module:function" for a function of your own.
       **params: values for the function's keyword arguments; the rest keep the paper's
         defaults. topk, contrast_topk and ln_topk take ``fraction``, entmax takes
         ``alpha``, moment takes ``p``.
@@ -210,11 +229,10 @@ def _find_in_module(name: str) -> Definition:
     except UserError:
         raise
     except Exception as error:  # whatever a user's module does when it is run
-        what = " ".join(f"{type(error).__name__}: {error}".split())
         raise UserError(
-            f"goodness={name!r}: cannot import module {module_name!r} ({what}); it "
-            "must lie in the current folder or on PYTHONPATH"
-        ) from None
+            f"goodness={name!r}: cannot import module {module_name!r}: "
+            f"{own.describe(error)}; it must lie in the current folder or on PYTHONPATH"
+        ) from error
     definition = getattr(module, function_name, None)
     if not isinstance(definition, Definition):
         raise UserError(
@@ -222,6 +240,20 @@ def _find_in_module(name: str) -> Definition:
             f"{function_name!r}; decorate it with ffjax.goodness.register"
         )
     return definition
+
+
+def source_hash(function: Definition | str) -> str | None:
+    """Tells versions of a user's own function apart: a hash of its source files.
+
+    None for built-in functions; see ``source`` for which files count. They are read
+    when a function is first asked about, and the answer holds for this process: later
+    edits are not part of what was imported.
+    """
+    definition = find(function) if isinstance(function, str) else function
+    return None if definition.is_built_in else _source_hash(definition.fn)
+
+
+_source_hash = functools.cache(source.function_hash)
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:

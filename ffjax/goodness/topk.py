@@ -59,25 +59,26 @@ class _Bracket(NamedTuple):
     above: jax.Array  # number of entries >= high, fewer than k
 
 
+_Carry = tuple[int | jax.Array, _Bracket, jax.Array]  # step, bracket, is it done
+
+
 def _bracket_largest(h: jax.Array, k: int) -> _Bracket:
     """Halves a bracket until k entries are above its lower end, or only ties are left.
 
     A pass that counts is so much cheaper than a sort that twenty of them take a third
     of the time of XLA's top-k on a CPU. The floats are halved by their place in the
-    order of all floats, so that one halving per bit is enough whatever their scale.
+    order of all floats, so that a halving per bit is enough whatever their scale.
     """
     # The largest of each of k groups: there are k entries that reach the least of them.
     groups = h[..., : h.shape[-1] // k * k].reshape(*h.shape[:-1], -1, k).max(axis=-2)
     low = jnp.min(groups, axis=-1, keepdims=True)
     high = jnp.max(h, axis=-1, keepdims=True)
 
-    def is_running(carry: tuple[jax.Array, _Bracket, jax.Array]) -> jax.Array:
+    def is_running(carry: _Carry) -> jax.Array:
         step, _, done = carry
         return (step <= jnp.finfo(h.dtype).bits) & ~done
 
-    def halve(
-        carry: tuple[jax.Array, _Bracket, jax.Array],
-    ) -> tuple[jax.Array, _Bracket, jax.Array]:
+    def halve(carry: _Carry) -> _Carry:
         step, bracket, _ = carry
         low, high = bracket.low, bracket.high
         middle = (low & high) + ((low ^ high) >> 1)  # their mean, with no overflow
