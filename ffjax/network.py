@@ -139,6 +139,7 @@ def fit(
     spec_lib.SEED.check("seed", seed)
     mean, std = _statistics(images)
     arch = build.architecture(spec, classes)
+    build.check_goodness(arch)
     member = Member(jax.random.key(seed), build.training(spec), spec.norm_gate)
     (layers,) = train_networks(
         arch,

@@ -5,16 +5,15 @@ import difflib
 import functools
 import importlib
 import inspect
-import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias, TypeGuard, overload
+from collections.abc import Callable, Sequence
+from typing import TypeAlias, overload
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from ffjax.errors import UserError
+from ffjax.errors import PARAMETERS, UserError
 from ffjax.goodness import own, source
 
 MOMENTUM = 0.9  # of the running means that some functions keep
@@ -256,31 +255,7 @@ def source_hash(function: Definition | str) -> str | None:
 _source_hash = functools.cache(source.function_hash)
 
 
-def _is_number(value: object) -> TypeGuard[int | float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-# What a parameter of a given name may be, for built-in functions and users' own.
-_DOMAINS: Mapping[str, tuple[Callable[[object], bool], str]] = {
-    "fraction": (lambda v: _is_number(v) and 0 < v <= 1, "a number in (0, 1]"),
-    "alpha": (lambda v: _is_number(v) and 1 <= v < math.inf, "a number >= 1"),
-    "p": (lambda v: type(v) is int and 1 <= v <= 32, "an integer from 1 to 32"),
-}
-
-
-def check_param(name: str, value: object, *, shown: str | None = None) -> None:
+def check_param(name: str, value: object) -> None:
     """Raises a UserError if a parameter of this name cannot have this value."""
-    if name in _DOMAINS:
-        is_allowed, allowed = _DOMAINS[name]
-        if not is_allowed(value):
-            raise UserError(f"{shown or name}={value!r}: must be {allowed}")
-
-
-def allowed_values(name: str) -> str:
-    """What a parameter of this name may be, in words."""
-    return _DOMAINS[name][1]
-
-
-def source_hash(name: str) -> str | None:
-    """Replaced by the real one."""
-    return None
+    if name in PARAMETERS:
+        PARAMETERS[name].check(name, value)
