@@ -14,8 +14,6 @@ import scipy.io
 
 from ffjax.data import official
 
-SHARED = pathlib.Path(__file__).parents[2] / "shared" / "data"
-
 
 def make(shape: tuple[int, ...], classes: int, train: int, test: int, seed: int = 0):
     """Random images with every class in both splits: what the files should give."""
@@ -33,7 +31,9 @@ def idx(array: np.ndarray) -> bytes:
     return struct.pack(">I", 0x0800 + array.ndim) + shape + array.tobytes()
 
 
-def write_idx(folder: pathlib.Path, arrays: official.Arrays, *, packed: bool = True) -> None:
+def write_idx(
+    folder: pathlib.Path, arrays: official.Arrays, *, packed: bool = True
+) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for names, array in zip(official.LAYOUTS["mnist"][0].files, arrays, strict=True):
         if packed:
