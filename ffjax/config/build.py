@@ -33,7 +33,7 @@ def architecture(spec: RunSpec, num_classes: int) -> Architecture:
 
 def check_goodness(arch: Architecture) -> None:
     """Raises a UserError for a function of one's own that cannot be learned with."""
-    if arch.goodness.definition.is_builtin:
+    if arch.goodness.definition.is_built_in:
         return
     activate = ACTIVATIONS[arch.activation]
     complaint = sanity.problem(arch.goodness, arch.widths[0], activate)

@@ -11,7 +11,7 @@ import pathlib
 import numpy as np
 
 from ffjax.data import catalog, identity, named, npz, official, verify
-from ffjax.data.normalise import normalise, statistics
+from ffjax.data.pixels import normalise, statistics
 from ffjax.errors import UserError
 
 
@@ -29,7 +29,7 @@ class Dataset:
     num_classes: int
     image_shape: tuple[int, ...]  # (H, W) or (H, W, 3)
     class_names: tuple[str, ...]
-    mean: tuple[float, ...]  # per channel, of the training images (pixels / 255)
+    mean: tuple[float, ...]  # per channel, of the training images / 255
     std: tuple[float, ...]
     source: identity.Source
 
@@ -62,7 +62,7 @@ def load(
         arrays, source = named.read(name, data_dir)
         class_names = catalog.DATASETS[name].class_names
     else:
-        arrays, source = _read_own(pathlib.Path(name).expanduser())
+        arrays, source = _read_own(identity.own_path(name))
         class_names = tuple(map(str, range(arrays.train_labels.max() + 1)))
     images, labels = _take(name, "train_limit", train_limit, *arrays[:2])
     test_images, test_labels = _take(name, "test_limit", test_limit, *arrays[2:])

@@ -35,7 +35,7 @@ def describe(dataset: Dataset) -> str:
         f"{' x '.join(map(str, dataset.image_shape))}\n"
         f"source: {kind}; files with SHA-256:{files}\n"
         f"mean: {_numbers(dataset.mean)}   std: {_numbers(dataset.std)}   "
-        "(training images, per channel)\n"
+        "(training images / 255, per channel)\n"
         f"      {'class':{width}}  {'training':>8}  {'test':>8}{rows}\n"
         f"      {'all':{width}}  {train.sum():>8,}  {test.sum():>8,}"
     )
@@ -73,11 +73,12 @@ def _pixels(dataset: Dataset, images: np.ndarray) -> np.ndarray:
     """The normalised images as 0..255 again, in their shape."""
     values = images.reshape(-1, len(dataset.mean)) * dataset.std + dataset.mean
     low, high = values.min(), values.max()
-    if low < -0.01 or high > 1.01:  # a user's own floats, in a range of their own
+    # A user's own images may have a range of their own, such as 0 to 1 in place of 255.
+    if low < high and not (low > -0.01 and 0.1 < high < 1.01):
         values = (values - low) / (high - low)
     pixels = np.clip(np.round(values * 255), 0, 255).astype(np.uint8)
     return pixels.reshape(-1, *dataset.image_shape)
 
 
 def _numbers(values: tuple[float, ...]) -> str:
-    return ", ".join(f"{value:.4f}" for value in values)
+    return ", ".join(f"{value:.4g}" for value in values)

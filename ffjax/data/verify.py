@@ -1,39 +1,67 @@
 """The order of a dataset's images, and whether they are the official ones.
 
-Each split is sorted by the SHA-256 of label and pixels, which is as good as a fixed
+Each split is sorted by the SHA-256 of its examples, which is as good as a fixed
 shuffle: the order does not depend on where the images came from, and the digest of all
-of them tells whether they are the published ones.
+of them shows whether they are the published ones.
+
+An example is hashed as its label (int32) and its values in rows: as bytes if they are
+all whole numbers from 0 to 255, else as float64. So the values count, not their type:
+equal images have the same place in uint8, int16, float32 or float64, in any memory
+layout.
 """
 
 import hashlib
+import math
 import pathlib
+from collections.abc import Iterator
 
 import numpy as np
 
-from ffjax.data import catalog, identity, official
+from ffjax.data import catalog, identity, official, pixels
 from ffjax.errors import UserError
+
+_BLOCK = 2**20  # values converted at once
+
+
+def in_order(images: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Images (N, ...) and labels (N,) in the order that the values alone decide."""
+    return _sort(images, labels)[0]
 
 
 def canonical(arrays: official.Arrays) -> tuple[official.Arrays, tuple[str, str]]:
     """The arrays in their fixed order, and a digest of the content of each split."""
-    train, train_digest = _canonical_split(*arrays[:2])
-    test, test_digest = _canonical_split(*arrays[2:])
+    train, train_digest = _sort(*arrays[:2])
+    test, test_digest = _sort(*arrays[2:])
     return official.Arrays(*train, *test), (train_digest, test_digest)
 
 
-def _canonical_split(
+def _sort(
     images: np.ndarray, labels: np.ndarray
 ) -> tuple[tuple[np.ndarray, np.ndarray], str]:
     """The split in the order of its examples' digests, and the digest of them all."""
     labels = np.ascontiguousarray(labels, "<i4")
-    pixels = np.ascontiguousarray(images).reshape(len(images), -1)
     digests = [
-        hashlib.sha256(label.tobytes() + row.tobytes()).digest()
-        for label, row in zip(labels, pixels, strict=True)
+        hashlib.sha256(label.tobytes() + content).digest()
+        for label, content in zip(labels, _contents(images), strict=True)
     ]
     order = sorted(range(len(digests)), key=digests.__getitem__)
     whole = hashlib.sha256(b"".join(digests[i] for i in order)).hexdigest()
     return (images[order], labels[order]), whole
+
+
+def _contents(images: np.ndarray) -> Iterator[bytes]:
+    """What is hashed of each image."""
+    size = math.prod(images.shape[1:])
+    step = max(1, _BLOCK // max(1, size))
+    for start in range(0, len(images), step):
+        block = images[start : start + step]
+        rows = block.reshape(len(block), size)
+        if rows.dtype in (np.uint8, np.bool_):
+            yield from (row.tobytes() for row in rows)
+            continue
+        values = pixels.as_float64(rows)
+        for row, is_byte in zip(values, pixels.is_byte(values), strict=True):
+            yield row.astype(np.uint8 if is_byte.all() else "<f8").tobytes()
 
 
 def check_owner(name: str, checksums: dict[pathlib.Path, str]) -> None:

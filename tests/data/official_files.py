@@ -14,8 +14,6 @@ import scipy.io
 
 from ffjax.data import official
 
-SHARED = pathlib.Path(__file__).parents[2] / "shared" / "data"
-
 
 def make(shape: tuple[int, ...], classes: int, train: int, test: int, seed: int = 0):
     """Random images with every class in both splits: what the files should give."""

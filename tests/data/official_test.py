@@ -8,8 +8,9 @@ import numpy as np
 import official_files
 import pytest
 import scipy.io
+from loading import real
 
-from ffjax.data import catalog, official
+from ffjax.data import catalog, identity, official
 from ffjax.errors import UserError
 
 LAYOUTS = [
@@ -59,7 +60,9 @@ def test_idx_is_known_by_its_content_not_its_name(tmp_path):
     official_files.write_idx(tmp_path / "plain", arrays, packed=False)
     assert_same(read("mnist", tmp_path / "plain"), arrays)
     # As browsers leave it: unpacked, with the name of the packed file.
-    for path in (tmp_path / "plain").iterdir():
+    paths = list((tmp_path / "plain").iterdir())
+    assert len(paths) == 4
+    for path in paths:
         path.rename(path.with_name(f"{path.name}.gz"))
     assert_same(read("mnist", tmp_path / "plain"), arrays)
 
@@ -291,9 +294,18 @@ def test_libsvm_lines_that_are_wrong_are_refused(line, tmp_path):
     assert_refused("usps", tmp_path, "usps.t.bz2", "line 2")
 
 
+def test_the_checksums_of_usps_are_those_of_the_real_files():
+    folder = real("usps") / "usps"
+    assert len(catalog.DOWNLOADS["usps"]) == 2
+    for file in catalog.DOWNLOADS["usps"]:
+        assert identity.checksum(folder / file.name) == file.sha256
+        assert (folder / file.name).stat().st_size == file.size
+
+
 def test_published_checksums_are_well_formed():
+    assert set(catalog.PUBLISHED) == set(official.LAYOUTS)
     for name, files in catalog.PUBLISHED.items():
-        assert name in official.LAYOUTS
+        assert files, name
         for file, checksum in files.items():
             assert re.fullmatch(r"[0-9a-f]{32}|[0-9a-f]{64}", checksum), file
     assert len(
