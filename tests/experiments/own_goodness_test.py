@@ -7,17 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-<<<<<<< HEAD:tests/own_goodness_test.py
-from ffjax import config, goodness, paper
-from ffjax.errors import UserError
-=======
 from experiments.own_goodness import own_goodness
 from ffjax import config, goodness, records
 from ffjax.config import build
 from ffjax.config.spec import Way, cell_id
 from ffjax.errors import UserError
 from ffjax.paper import names, numbers
->>>>>>> experiments-room:tests/experiments/own_goodness_test.py
 from ffjax.runs import run
 
 OWN = own_goodness.OWN
