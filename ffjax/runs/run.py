@@ -84,10 +84,10 @@ class _ReportTimer:
     def draw(self) -> None:
         if not self._display.is_grid or time.monotonic() < self._due:
             return
-        from ffjax import report  # a single run does without
-
         started = time.monotonic()
         try:
+            from ffjax import report  # a single run does without
+
             report.write(self._path, figures=False)
         except Exception as error:  # the runs matter more
             self._display.print(f"the report could not be drawn ({error!r})")
