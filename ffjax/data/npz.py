@@ -191,7 +191,7 @@ def _read_array(
 def _check_split(
     path: pathlib.Path, split: str, images: np.ndarray, labels: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """One split of a user's own dataset: images of numbers, integer labels."""
+    """Refuses a split that is not images of numbers with integer labels."""
     where = f"{path}: {split}_images"
     if images.ndim == 4 and images.shape[-1] == 1:
         images = images[..., 0]

@@ -40,7 +40,7 @@ def load_tfds() -> Any:
 
 
 def claim(monkeypatch, info, path) -> None:
-    """Has TFDS take a file of ours for the published one."""
+    """Has TFDS take a file of ours for what was published."""
     from tensorflow_datasets.core.utils import Size
 
     monkeypatch.setattr(info, "checksum", identity.checksum(path))
@@ -135,12 +135,12 @@ def test_cifar10_gives_the_same_arrays_through_tfds(tmp_path, monkeypatch):
 
 @slow
 def test_the_trap_of_one_download_folder_is_seen(tmp_path):
-    """TFDS takes the unpacked files of one for the other; we do not train on them."""
+    """TFDS takes the unpacked files of MNIST for the other's; we notice it."""
     framework = load_tfds()
     for name in ("fashion_mnist", "mnist"):
         builder = framework.builder(name, data_dir=tmp_path, file_format="array_record")
         builder.download_and_prepare(
-            download_dir=tmp_path / "downloads",  # one for both: the trap
+            download_dir=tmp_path / "downloads",  # shared by both: the trap
             download_config=framework.download.DownloadConfig(
                 manual_dir=str(real(name) / name)
             ),

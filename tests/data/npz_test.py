@@ -167,7 +167,7 @@ def test_a_cut_or_changed_file_is_refused(save, tmp_path):
 
 
 def npy(shape: object, dtype: str = "|u1", content: bytes = b"") -> bytes:
-    """A .npy file that claims what it is told to."""
+    """A .npy file with this header and this content."""
     header = f"{{'descr': {dtype!r}, 'fortran_order': False, 'shape': {shape}}}\n"
     return b"\x93NUMPY\1\0" + struct.pack("<H", len(header)) + header.encode() + content
 
@@ -193,7 +193,7 @@ def patch(path: str, old: bytes, new: bytes, *, count: int) -> None:
 
 
 def quick_refusal(path: str, *parts: str) -> None:
-    """Refused in one line that says why, at once and without eating memory."""
+    """Refused in a line that says why, at once and without eating memory."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     start = time.monotonic()
     message = refusal(path)
