@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeGuard
 
 
 class UserError(ValueError):
@@ -73,12 +73,12 @@ def optional(domain: Domain) -> Domain:
     return Domain(lambda value: value is None or domain.allows(value), domain.words)
 
 
-def is_integer(value: Any) -> bool:
+def is_integer(value: Any) -> TypeGuard[int]:
     """Whether a value is an integer that is no truth value."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: Any) -> TypeGuard[int | float]:
     """Whether a value is a finite number that a float can hold."""
     try:
         return type(value) in (int, float) and math.isfinite(value)
