@@ -157,10 +157,13 @@ def test_a_cut_or_changed_file_is_refused(save, tmp_path):
     for part in (0.1, 0.5, 0.9, 0.999):
         path.write_bytes(content[: int(part * len(content))])
         assert str(path) in refusal(str(path))
-    changed = bytearray(content)
-    changed[300] ^= 1  # a pixel: the sizes are right, the checksum is not
-    path.write_bytes(changed)
-    assert str(path) in refusal(str(path))
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        central = archive.start_dir
+    for place in (300, central + 16):  # a pixel, and the checksum of them all
+        changed = bytearray(content)
+        changed[place] ^= 1
+        path.write_bytes(changed)
+        assert str(path) in refusal(str(path))
 
 
 # Files that were made to do harm.
