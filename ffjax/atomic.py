@@ -16,7 +16,9 @@ def write_bytes(
     """Writes a file beside ``path``, then renames it."""
     if make_folder:
         path.parent.mkdir(parents=True, exist_ok=True)
-    handle, scratch = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}{_SCRATCH}")
+    handle, scratch = tempfile.mkstemp(
+        dir=path.parent, prefix=f".{path.name}{_SCRATCH}"
+    )
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)

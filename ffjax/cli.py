@@ -96,4 +96,3 @@ def _explain(error: Exception) -> str:
         field, value = wrong.groups()
         return f"{field}={value!r}: must be {spec.allowed_values(field)}"
     return text.splitlines()[0] if text else repr(error)
-

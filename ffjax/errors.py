@@ -56,9 +56,9 @@ def integer(low: int, high: int | None = None, words: str = "") -> Domain:
     above = f"an integer >= {low}"
     within = f"an integer from {low} to {high}"
     return Domain(
-        lambda value: is_integer(value)
-        and low <= value
-        and (high is None or value <= high),
+        lambda value: (
+            is_integer(value) and low <= value and (high is None or value <= high)
+        ),
         words or (above if high is None else within),
     )
 

@@ -17,7 +17,7 @@ import numpy as np
 import safetensors
 from safetensors import numpy as safetensors_numpy
 
-from ffjax import atomic, goodness
+from ffjax import atomic, data, goodness
 from ffjax.config import build, goodness_params
 from ffjax.config import spec as spec_lib
 from ffjax.config.spec import RunSpec
@@ -57,7 +57,7 @@ class Network:
                 f"images: each has shape {images.shape[1:]}, but the network was "
                 f"trained on {self.image_shape}"
             )
-        flat = _normalise(images, self.mean, self.std)
+        flat = data.normalise(images, self.mean, self.std)
         scores = evaluate.score_images(
             self.arch,
             [layer.params for layer in self.layers],
@@ -83,6 +83,7 @@ class Network:
             "label_scale": self.arch.label_scale,
             "normalisation": self.arch.normalisation,
             "ensemble": self.arch.ensemble,
+            "precision": self.arch.precision,
             "image_shape": self.image_shape,
             "mean": self.mean,
             "std": self.std,
@@ -116,17 +117,17 @@ def fit(
     """Trains a network on your own arrays.
 
     Args:
-      images: (N, ...) of any numeric type; the last axis is taken as colour if there
-        are four axes. They are normalised to zero mean and unit variance per channel.
-      labels: (N,) integers from 0.
-      num_classes: C; the largest label + 1 if not given.
-      seed: of the initial weights, the shuffling and the wrong labels.
-      on_epochs: called with (layer, its losses so far) as training goes on.
-      **fields: of a run, as on the command line:
-FIELDS
+          images: (N, ...) of any numeric type; the last axis is taken as colour if there
+            are four axes. They are normalised to zero mean and unit variance per channel.
+          labels: (N,) integers from 0.
+          num_classes: C; the largest label + 1 if not given.
+          seed: of the initial weights, the shuffling and the wrong labels.
+          on_epochs: called with (layer, its losses so far) as training goes on.
+          **fields: of a run, as on the command line:
+    FIELDS
 
     Returns:
-      The trained network.
+          The trained network.
     """
     images = _check_images("images", images)
     labels = _check_labels(labels, len(images), num_classes)
@@ -136,13 +137,16 @@ FIELDS
     spec = _make_spec(fields, len(images))
     check_batch_size(spec.batch_size, len(images))
     spec_lib.SEED.check("seed", seed)
-    mean, std = _statistics(images)
+    # The values decide the order, so that equal images give equal networks.
+    images, labels = data.in_order(images, labels)
+    mean, std = data.statistics(images)
     arch = build.architecture(spec, classes)
+    build.check_goodness(arch)
     member = Member(jax.random.key(seed), build.training(spec), spec.norm_gate)
     (layers,) = train_networks(
         arch,
         [member],
-        _normalise(images, mean, std),
+        data.normalise(images, mean, std),
         labels,
         machine.here(num_devices=1),
         on_epochs=on_epochs,
@@ -227,9 +231,10 @@ def load(path: str | os.PathLike[str]) -> Network:
             widths=tuple(header["widths"]),
             num_classes=header["num_classes"],
             label_scale=header["label_scale"],
-            # Older files are from before these two.
+            # Older files are from before these.
             normalisation=header.get("normalisation", "l2"),
             ensemble=header.get("ensemble", "all"),
+            precision=header.get("precision", "float32"),
         )
         if arch.ensemble not in evaluate.ENSEMBLES:
             raise ValueError(f"ensemble {arch.ensemble!r}")
@@ -334,20 +339,3 @@ def _check_labels(
             f"labels: from {labels.min()} to {labels.max()}; must lie in 0..{highest}"
         )
     return labels
-
-
-def _statistics(images: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    axes = (0, 1, 2) if images.ndim == 4 else None
-    mean = np.atleast_1d(np.mean(images, axis=axes, dtype=np.float64))
-    std = np.atleast_1d(np.std(images, axis=axes, dtype=np.float64))
-    return tuple(mean.tolist()), tuple(np.where(std > 0, std, 1.0).tolist())
-
-
-def _normalise(
-    images: np.ndarray, mean: tuple[float, ...], std: tuple[float, ...]
-) -> np.ndarray:
-    """(N, ...) -> (N, D) float32 with the given statistics per channel."""
-    scaled = (images.astype(np.float32) - np.asarray(mean, np.float32)) / np.asarray(
-        std, np.float32
-    )
-    return scaled.reshape(len(images), -1)

@@ -112,7 +112,6 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Whether the loss was not finite at some point."""
         return self.status == "diverged"
 
-
     @property
     def is_timed(self) -> bool:
         """Whether its time can be compared: it had the machine, and took long enough.

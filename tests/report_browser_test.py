@@ -7,7 +7,7 @@ import shutil
 import pytest
 import records
 
-from ffjax import report, records
+from ffjax import records, report
 
 webdriver = pytest.importorskip(
     "selenium.webdriver", reason="selenium is not installed"

@@ -14,7 +14,7 @@ import pytest
 import records
 import rich.console
 
-from ffjax import paper, report, records
+from ffjax import paper, records, report
 from ffjax.errors import UserError
 from ffjax.report import cells, claims, contents, export, tables, views
 

@@ -47,10 +47,10 @@ def _train_ffjax(pathway, widths, size, dataset):
     import jax
     import jax.numpy as jnp
 
-    from ffjax.model import evaluate
     from ffjax import goodness
-    from ffjax.training import program
+    from ffjax.model import evaluate
     from ffjax.model.pathway import Architecture
+    from ffjax.training import program
 
     arch = Architecture(
         pathway=pathway,
@@ -133,8 +133,8 @@ def measure_start() -> dict[str, float]:
     import jax
 
     from ffjax import config, data, demo
-    from ffjax.runs import machine
     from ffjax.model import pathway
+    from ffjax.runs import machine
     from ffjax.training import program
 
     machine.use_compilation_cache()

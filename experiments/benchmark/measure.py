@@ -222,7 +222,9 @@ class Bench:
         # The batches of train.train_epochs.
         order_key, label_key = jax.random.split(jax.random.fold_in(key, 0))
         order = program.shuffle(order_key, len(self.labels), self.size.batch_size)
-        wrong = program.draw_wrong_labels(label_key, self.labels[order], self.num_classes)
+        wrong = program.draw_wrong_labels(
+            label_key, self.labels[order], self.num_classes
+        )
         batches = list(zip(_to_torch(order), _to_torch(wrong), strict=True))
         result = timed(
             lambda: recipe.train_epoch(

@@ -134,7 +134,10 @@ def expand(
 
 def way(config: ml_collections.ConfigDict) -> Way:
     """How a config wants its cells to be run."""
-    return Way(**{name: config.get(name, spec.DEFAULTS[name]) for name in spec.names("way")})
+    ways: dict[str, Any] = {
+        name: config.get(name, spec.DEFAULTS[name]) for name in spec.names("way")
+    }
+    return Way(**ways)
 
 
 def _check_grid(grid: Any) -> dict[str, Section]:
@@ -191,9 +194,7 @@ def _check_same_file(one: str, other: str) -> None:
 def _make_cell(fields: Fields, sections: tuple[str, ...]) -> Cell:
     for name in fields:
         spec.check_name(name)
-    ways = {
-        name: fields.get(name, spec.DEFAULTS[name]) for name in spec.names("way")
-    }
+    ways = {name: fields.get(name, spec.DEFAULTS[name]) for name in spec.names("way")}
     run = spec.make_spec(
         **{name: value for name, value in fields.items() if name not in ways}
     )

@@ -102,9 +102,11 @@ _LOSSES = choice(("softplus", "symba", "softmax"))
 _SCHEDULES = choice(("constant", "cosine", "half_linear"))
 _NORMALISATIONS = choice(("l2", "rms"))
 _ENSEMBLES = choice(("all", "later"))
+_PRECISIONS = choice(("float32", "tensorfloat32", "bfloat16"))
+_ORDERS = choice(("program", "value"))
 _FRACTION = optional(PARAMETERS["fraction"])
 _ALPHA = optional(PARAMETERS["alpha"])
-_ORDER = optional(PARAMETERS["p"])
+_MOMENT = optional(PARAMETERS["p"])
 
 
 # A field is a line: the formatter must not spread it over seven.
@@ -128,7 +130,7 @@ class RunSpec:
     norm_gate: bool = _field(False, "method", _ON_OR_OFF, "h <- sigmoid(||h||) h after the activation")
     k_fraction: float | None = _field(None, "method", _FRACTION, "share of units that topk, contrast_topk and ln_topk select", ff_only=True)
     alpha: float | None = _field(None, "method", _ALPHA, "sparsity of entmax", ff_only=True)
-    p: int | None = _field(None, "method", _ORDER, "order of moment", ff_only=True)
+    p: int | None = _field(None, "method", _MOMENT, "order of moment", ff_only=True)
     goodness_params: str = _field("", "method", _PARAMS, "other parameters of the goodness function", ff_only=True)
     num_layers: int = _field(4, "size", integer(1, 1000), "how many layers")
     width: int = _field(2000, "size", integer(1), "units of each layer")
@@ -146,6 +148,7 @@ class RunSpec:
     label_scale: float = _field(5.0, "setting", _ABOVE_0, "s, of the label in the input of the standard pathway", ff_only=True)
     normalisation: str = _field("l2", "setting", _NORMALISATIONS, "of the layers' inputs: to length 1, or to mean square 1", ff_only=True)
     ensemble: str = _field("all", "setting", _ENSEMBLES, "which layers vote: all and their concatenation, or all but the first", ff_only=True)
+    precision: str = _field("float32", "setting", _PRECISIONS, "of the operands of matrix products; sums are float32")
     train_limit: int = _field(0, "setting", _LIMIT, "how many training images to use", in_fit=False)
     test_limit: int = _field(0, "setting", _LIMIT, "how many test images to use", in_fit=False)
     valid_fraction: float = _field(0.0, "setting", _PART, "share of the training images kept for validation", in_fit=False)
@@ -176,6 +179,7 @@ class Way:
     data_dir: str = _field("", "way", _TEXT, "a folder with prepared TFDS datasets or the official files")
     group_size: int = _field(0, "way", integer(0, words="an integer >= 0 (0 = automatic)"), "how many runs to train in one program")
     num_devices: int = _field(0, "way", _LIMIT, "how many of this machine's devices to use")
+    order: str = _field("program", "way", _ORDERS, "what runs first: by shared programs, or by the paper's numbers settled per hour")
 # fmt: on
 
 

@@ -39,9 +39,7 @@ def label_scores(
     """
     measured = []
     for index, weights in enumerate(params):
-        features, activity = pathway.run_layer(
-            arch, index, weights, x, label, gate_on
-        )
+        features, activity = pathway.run_layer(arch, index, weights, x, label, gate_on)
         measured.append(activity)
         x = arch.normalise(features)
     return _scores(arch, goodness_states, measured)
@@ -77,7 +75,6 @@ def score_images(
     def one_image(image):
         x = pathway.encode(arch, image)
         if arch.carries_label:
-
 
             def under(label):
                 return label_scores(arch, params, goodness_states, x, label, gate_on)

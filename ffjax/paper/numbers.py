@@ -66,6 +66,7 @@ _TRUST = (
 class Row:
     """One accuracy that the paper prints."""
 
+    number: int  # its place in the file, from 0
     table: str
     dataset: str
     num_layers: int
@@ -103,7 +104,8 @@ class Row:
 def _rows() -> tuple[Row, ...]:
     source = resources.files("ffjax.paper") / "results.csv"
     lines = source.read_text(encoding="utf-8").splitlines()
-    return tuple(_parse(line) for line in csv.DictReader(lines))
+    table = csv.DictReader(lines)
+    return tuple(_parse(number, line) for number, line in enumerate(table))
 
 
 @functools.cache
@@ -196,7 +198,7 @@ def close(a: Any, b: Any) -> bool:
     return a == b
 
 
-def _parse(line: dict[str, str]) -> Row:
+def _parse(number: int, line: dict[str, str]) -> Row:
     num_layers, width = line["architecture"].split("x")
     name, default = DEFAULTS.get(line["goodness"], (None, None))
     given = {
@@ -212,6 +214,7 @@ def _parse(line: dict[str, str]) -> Row:
         tuple(range(42, 47)) if line["seeds"] == "5 seeds" else (int(line["seeds"]),)
     )
     return Row(
+        number=number,
         table=line["table"],
         dataset=line["dataset"],
         num_layers=int(num_layers),

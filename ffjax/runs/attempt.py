@@ -269,6 +269,7 @@ def _train_forward_forward(
     on_layer: OnLayer,
 ) -> _Trained:
     arch = build.architecture(runs[0].spec, dataset.num_classes)
+    build.check_goodness(arch)
     members = [
         Member(
             jax.random.key(run.seed),

@@ -269,8 +269,7 @@ class Driver:
                 "less with --ray_cpus or --ray_gpus"
             )
         self._workdir.display.print(
-            f"Ray: {nodes}, {count(slots, 'task')} at a time, {self._request()} "
-            "each"
+            f"Ray: {nodes}, {count(slots, 'task')} at a time, {self._request()} each"
         )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import optax
 from flax import linen as nn
 
-from ffjax.model import layer
+from ffjax.model import layer, product
 from ffjax.model.pathway import Params
 from ffjax.training.networks import OnEpochs
 from ffjax.training.optimizer import Training
@@ -36,6 +36,7 @@ class Network(nn.Module):
     activation: str
     norm_gate: bool
     num_classes: int
+    precision: product.Precision = "float32"
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -43,9 +44,19 @@ class Network(nn.Module):
         no_label = jnp.zeros(x.shape[:-1], jnp.int32)
         for width in self.widths:
             x, _ = layer.Layer(
-                width, self.activation, self.norm_gate, "none", self.num_classes
+                width=width,
+                activation=self.activation,
+                norm_gate=self.norm_gate,
+                label_site="none",
+                num_classes=self.num_classes,
+                precision=self.precision,
             )(x, no_label)
-        return nn.Dense(self.num_classes, kernel_init=_HEAD_INIT)(x)
+        head = nn.Dense(
+            self.num_classes,
+            kernel_init=_HEAD_INIT,
+            precision=jax.lax.Precision.HIGHEST,
+        )
+        return head(x)
 
 
 @functools.partial(

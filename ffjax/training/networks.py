@@ -23,7 +23,7 @@ from ffjax.errors import UserError
 from ffjax.model import evaluate, pathway
 from ffjax.model.pathway import Architecture, Params
 from ffjax.training import program as program_lib
-from ffjax.training.machine import Machine
+from ffjax.training.machine import Machine, check_precision
 from ffjax.training.optimizer import Training
 from ffjax.training.program import Examples, Hyper, LayerState, Program, TrainedLayer
 
@@ -76,6 +76,7 @@ def train_networks(
     """
     chex.assert_rank(images, 2)
     chex.assert_shape(labels, (len(images),))
+    check_precision(arch.precision, machine)
     check_memory(arch, members[0].training, images.shape, machine)
     group = _Group(arch, members, machine.devices)
     inputs = _Inputs(group, images, labels, machine.memory_budget)
@@ -111,7 +112,7 @@ def score_networks(
     members: Sequence[Member],
     networks: Sequence[Sequence[TrainedLayer]],
     images: np.ndarray,
-    devices: Sequence[jax.Device],
+    devices: Sequence[Any],
 ) -> list[jax.Array]:
     """``evaluate.score_images`` for each network, (N, L + 1, C).
 
@@ -193,7 +194,7 @@ class _Group:
         self,
         arch: Architecture,
         members: Sequence[Member],
-        devices: Sequence[jax.Device],
+        devices: Sequence[Any],
     ):
         num_local = -(-len(members) // len(devices))
         num_devices = -(-len(members) // num_local)
@@ -295,9 +296,7 @@ def _train_layer(
             program_lib.init_layer(group.arch, index, init_key, width, training)
         )
     key = group.place(keys)
-    program = Program.of(
-        group.arch, index, training, has_lower=bool(examples.lower)
-    )
+    program = Program.of(group.arch, index, training, has_lower=bool(examples.lower))
 
     def span(state, losses, first, last):
         return _train_epochs(
@@ -329,8 +328,10 @@ def _finish(state: LayerState, losses: np.ndarray) -> list[TrainedLayer]:
     params, goodness_state = jax.device_get((state.params, state.goodness_state))
     layers = []
     for row in range(len(losses)):
-        own = jax.tree.map(lambda leaf, row=row: leaf[row], (params, goodness_state))
-        layers.append(program_lib.finish_layer(*own, losses[row]))
+        own, own_state = jax.tree.map(
+            lambda leaf, row=row: leaf[row], (params, goodness_state)
+        )
+        layers.append(program_lib.finish_layer(own, own_state, losses[row]))
     return layers
 
 
@@ -343,7 +344,7 @@ def _train_epochs(
     """``train_epochs`` of all members."""
     # Above the first layer, members have inputs of their own unless recomputed.
     own_inputs = 0 if program.index > 0 and not examples.lower else None
-    axes = (0, 0, 0, Examples(own_inputs, None, 0), 0, None, None)  # type: ignore[arg-type]
+    axes = (0, 0, 0, Examples(own_inputs, None, 0), 0, None, None)  # pyright: ignore[reportArgumentType]
     one = functools.partial(program_lib.train_epochs, program=program)
     arguments = (state, losses, key, examples, hyper, first, last)
     return _over_members(one, axes, mesh)(*arguments)

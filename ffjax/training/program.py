@@ -293,7 +293,7 @@ def run_epochs(
 
 def wait_for(array: jax.Array) -> None:
     """Waits in Python, not inside XLA, so that Ctrl-C gets through at once."""
-    while not array.is_ready():
+    while not array.is_ready():  # pyright: ignore[reportAttributeAccessIssue]
         time.sleep(0.005)
 
 
