@@ -3,7 +3,10 @@
 import datetime
 import functools
 import math
+import pathlib
+import sysconfig
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -113,6 +116,28 @@ def halved(half: int, error: Exception) -> str:
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether an error says that the memory of a device or of the host is used up."""
     return isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error)
+
+
+def describe(error: BaseException) -> str:
+    """An error in a line; one inside a user's own code with its file and line."""
+    text = " ".join(str(error).split())
+    if isinstance(error, UserError):
+        return text
+    own = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith(_NOT_OWN)
+    ]
+    place = f" ({own[-1].filename}:{own[-1].lineno})" if own else ""
+    return f"{type(error).__name__}: {text}{place}"
+
+
+# Where code lies that no user wrote: this package, others, and Python's.
+_NOT_OWN = (
+    str(pathlib.Path(__file__).parents[1]),
+    *(path for path in sysconfig.get_paths().values()),
+    "<",
+)
 
 
 class _Trained(NamedTuple):
