@@ -3,6 +3,7 @@
 import datetime
 import functools
 import math
+import os
 import pathlib
 import sysconfig
 import time
@@ -134,8 +135,11 @@ def describe(error: BaseException) -> str:
 
 # Where code lies that no user wrote: this package, others, and Python's.
 _NOT_OWN = (
-    str(pathlib.Path(__file__).parents[1]),
-    *(path for path in sysconfig.get_paths().values()),
+    str(pathlib.Path(__file__).parents[1]) + os.sep,
+    *(
+        sysconfig.get_paths()[name] + os.sep
+        for name in ("stdlib", "platstdlib", "purelib", "platlib")
+    ),
     "<",
 )
 
