@@ -10,6 +10,7 @@ import sys
 import traceback
 import types
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import ml_collections
 from absl import app, flags
@@ -93,7 +94,7 @@ def load_config(path: str) -> ml_collections.ConfigDict:
 
 def _get_config(
     name: str, module: types.ModuleType, has_section: bool
-) -> Callable[..., ml_collections.ConfigDict]:
+) -> Callable[..., Any]:
     """The function of a config file that gives its config."""
     function = getattr(module, "get_config", None)
     if not callable(function):

@@ -2,6 +2,7 @@
 
 import datetime
 import functools
+import itertools
 import math
 import os
 import pathlib
@@ -333,8 +334,9 @@ def _train_backprop(
     on_layer: OnLayer,
 ) -> _Trained:
     # There is nothing whole to keep before the end, and nothing to group.
-    del machine, trained, on_layer
+    del trained, on_layer
     (run,) = runs
+    _check_backprop_memory(run.spec, dataset, machine)
     model = build.backprop_network(run.spec, dataset.num_classes)
     whole = backprop.train_network(
         model,
@@ -346,6 +348,22 @@ def _train_backprop(
     )
     score = functools.partial(backprop.score_images, model, whole.params)
     return _Trained([[whole]], lambda images: [score(jnp.asarray(images))])
+
+
+def _check_backprop_memory(spec: RunSpec, dataset: Dataset, machine: Machine) -> None:
+    """Raises a UserError for a network that cannot fit, before it is made."""
+    inputs = dataset.train_images.shape[1]
+    widths = [inputs, *[spec.width] * spec.num_layers, dataset.num_classes]
+    weights = sum((below + 1) * width for below, width in itertools.pairwise(widths))
+    # Weights, their gradients and the two moments of Adam; activations of a batch.
+    numbers = 4 * weights + 2 * spec.batch_size * sum(widths)
+    needed = 4 * (numbers + dataset.train_images.size)
+    if needed > machine.memory:
+        raise UserError(
+            f"width={spec.width}: {spec.num_layers} layers need about "
+            f"{needed / 1e9:.3g} GB, but {machine.devices[0].device_kind} has "
+            f"{machine.memory / 1e9:.3g} GB"
+        )
 
 
 _TRAINERS = {"ff": _train_forward_forward, "backprop": _train_backprop}
