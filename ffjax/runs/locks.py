@@ -101,11 +101,17 @@ class Claims:
 
     def _generations(self, name: str) -> dict[int, pathlib.Path]:
         found = {}
-        for entry in os.listdir(self._folder):
+        for entry in self._entries():
             stem, _, generation = entry.rpartition(".")
             if stem == name and generation.isdecimal():
                 found[int(generation)] = self._folder / entry
         return found
+
+    def _entries(self) -> list[str]:
+        try:
+            return os.listdir(self._folder)
+        except FileNotFoundError:  # removed with all claims
+            return []
 
     def _is_void(self, path: pathlib.Path) -> bool:
         owner, touched = _read(path)
