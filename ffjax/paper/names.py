@@ -84,8 +84,23 @@ def method(spec: RunSpec) -> str:
         parts = ["backpropagation"]
     else:
         parts = [label(spec.pathway), goodness(spec)]
-    gate = "norm gate" if spec.norm_gate else ""
-    return ", ".join(filter(None, [*parts, label(spec.activation), gate]))
+    return ", ".join([*parts, activation(spec)])
+
+
+def activation(spec: RunSpec) -> str:
+    """The activation with the gate: "GELU, norm gate"."""
+    return label(spec.activation) + (", norm gate" if spec.norm_gate else "")
+
+
+def phrase(*parts: str) -> str:
+    """Names in a sentence: "FFCL burstiness GELU"."""
+    return " ".join(label(part) for part in parts if part)
+
+
+def setting(name: str, value: Any) -> str:
+    """A field of a run with its value: "learning rate 0.001"."""
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{name.replace('_', ' ')} {text}"
 
 
 def short_method(spec: RunSpec) -> str:
