@@ -71,7 +71,7 @@ def _field(
     return dataclasses.field(default=default, metadata={"about": about})
 
 
-def _is_path(value: Any) -> bool:
+def _is_path(value: object) -> bool:
     return isinstance(value, str) and "\0" not in value
 
 

@@ -1,7 +1,5 @@
 """How methods, networks, numbers and times are printed, everywhere."""
 
-from typing import Any
-
 from ffjax.config import goodness_params
 from ffjax.config.spec import PARAM_FIELDS, RunSpec
 from ffjax.errors import UserError
@@ -97,7 +95,7 @@ def phrase(*parts: str) -> str:
     return " ".join(label(part) for part in parts if part)
 
 
-def setting(name: str, value: Any) -> str:
+def setting(name: str, value: object) -> str:
     """A field of a run with its value: "learning rate 0.001"."""
     text = f"{value:g}" if isinstance(value, float) else str(value)
     return f"{name.replace('_', ' ')} {text}"
@@ -142,6 +140,6 @@ def shortened(text: str, length: int = 200) -> str:
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
-def accuracy(percent: Any) -> str:
+def accuracy(percent: float | None) -> str:
     """An accuracy with its unit: 89.04 %; a dash for none."""
     return "–" if percent is None else f"{percent:.2f} %"
