@@ -142,4 +142,4 @@ def shortened(text: str, length: int = 200) -> str:
 
 def accuracy(percent: float | None) -> str:
     """An accuracy with its unit: 89.04 %; a dash for none."""
-    return "–" if percent is None else f"{percent:.2f} %"
+    return "-" if percent is None else f"{percent:.2f} %"

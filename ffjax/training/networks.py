@@ -9,6 +9,7 @@ no stacked products.
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -166,7 +167,7 @@ def member_bytes(
     )
     sizes = [
         (below + arch.num_classes + 1) * width
-        for below, width in zip(widths, widths[1:], strict=False)
+        for below, width in itertools.pairwise(widths)
     ]
     activations = 16 * training.batch_size * max(arch.widths)
     return stored, 4 * (sum(sizes) + 3 * max(sizes) + activations)
@@ -401,7 +402,7 @@ def _over_members(
 
 
 def _where_own(axes, arguments, own, shared=lambda leaf: None):
-    """Applies ``own`` to what each member has of its own, and ``shared`` to the rest."""
+    """Applies ``own`` to what each member has for itself, ``shared`` to the rest."""
     return jax.tree.map(
         lambda axis, tree: jax.tree.map(shared if axis is None else own, tree),
         axes,

@@ -53,6 +53,10 @@ def _is_matrix(params: Params) -> Params:
     return jax.tree.map(lambda leaf: leaf.ndim > 1, params)
 
 
+PAPER_OBJECTIVE = Objective()
+PAPER_OPTIMIZER = Optimizer()
+
+
 @dataclasses.dataclass(frozen=True)
 class Training:
     """How each layer of a network is trained. The defaults are the paper's.
@@ -70,8 +74,8 @@ class Training:
     batch_size: int = 500
     learning_rate: float = 1e-3
     threshold: float = 2.0
-    objective: Objective = Objective()
-    optimizer: Optimizer = Optimizer()
+    objective: Objective = PAPER_OBJECTIVE
+    optimizer: Optimizer = PAPER_OPTIMIZER
 
     def as_program(self) -> "Training":
         """What is compiled in: the other numbers reach the program as data."""
