@@ -19,7 +19,7 @@ from ffjax.config import spec as spec_lib
 from ffjax.config.spec import RunSpec
 from ffjax.errors import UserError, shown
 
-_Count = Annotated[int, msgspec.Meta(ge=0)]
+_Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]  # what a float counts exactly
 _LONG_SECONDS = 5.0  # of training; less says more of starting than of training
 _Percent = Annotated[float, msgspec.Meta(ge=0, le=100)]
 
