@@ -78,8 +78,15 @@ class Training:
     optimizer: Optimizer = PAPER_OPTIMIZER
 
     def as_program(self) -> "Training":
-        """What is compiled in: the other numbers reach the program as data."""
-        return dataclasses.replace(self, epochs=0, learning_rate=0.0, threshold=0.0)
+        """What is compiled in: the other numbers reach the program as data.
+
+        The number of epochs is a part of schedules alone.
+        """
+        is_constant = self.optimizer.schedule == "constant"
+        epochs = 0 if is_constant else self.epochs
+        return dataclasses.replace(
+            self, epochs=epochs, learning_rate=0.0, threshold=0.0
+        )
 
     def num_batches(self, num_examples: int) -> int:
         """Steps in an epoch."""
