@@ -16,7 +16,7 @@ from flax import linen as nn
 from ffjax.model import layer, product
 from ffjax.model.pathway import Params
 from ffjax.training.networks import Look, OnEpochs
-from ffjax.training.optimizer import Training
+from ffjax.training.optimizer import Training, bias_corrections
 from ffjax.training.program import (
     LayerState,
     Stops,
@@ -89,9 +89,12 @@ def train_epochs(
             optax.softmax_cross_entropy_with_integer_labels(logits, labels[rows])
         )
 
-    def run_step(state: LayerState, rows):
+    def run_step(state: LayerState, batch):
+        rows, corrections = batch
         loss, grads = jax.value_and_grad(loss_of)(state.params, rows)
-        updates, opt_state = tx.update(grads, state.opt_state, state.params)
+        updates, opt_state = tx.update(
+            grads, state.opt_state, state.params, corrections=corrections
+        )
         params = optax.apply_updates(state.params, updates)
         return LayerState(params, opt_state, ()), loss
 
@@ -99,7 +102,8 @@ def train_epochs(
         state, losses = carry
         order_key = jax.random.fold_in(key, epoch)
         order = shuffle(order_key, labels.shape[0], training.batch_size)
-        state, step_losses = jax.lax.scan(run_step, state, order)
+        batches = (order, bias_corrections(epoch, len(order)))
+        state, step_losses = jax.lax.scan(run_step, state, batches)
         return state, losses.at[epoch].set(jnp.mean(step_losses))
 
     return jax.lax.fori_loop(first, last, run_epoch, (state, losses))

@@ -19,7 +19,7 @@ from flax import struct
 from ffjax.goodness import State
 from ffjax.model import pathway
 from ffjax.model.pathway import Architecture, Params
-from ffjax.training.optimizer import Training
+from ffjax.training.optimizer import Training, bias_corrections
 
 # How long a call of the compiled program may take between reports.
 _SPAN_SECONDS = 0.5
@@ -162,7 +162,7 @@ def train_epochs(
     tx = training.optimizer.make(hyper.learning_rate, num_steps)
 
     def run_step(state: LayerState, batch):
-        rows, drawn, step_key = batch
+        rows, drawn, step_key, corrections = batch
         inputs_under = functools.partial(
             _inputs_under, program, examples, hyper, rows, step_key
         )
@@ -182,7 +182,9 @@ def train_epochs(
         (loss, goodness_state), grads = gradient(
             state.params, state.goodness_state, x, candidates, hyper, program=program
         )
-        updates, opt_state = tx.update(grads, state.opt_state, state.params)
+        updates, opt_state = tx.update(
+            grads, state.opt_state, state.params, corrections=corrections
+        )
         params = optax.apply_updates(state.params, updates)
         return LayerState(params, opt_state, goodness_state), loss
 
@@ -194,7 +196,8 @@ def train_epochs(
         step_keys = None
         if dropout > 0:
             step_keys = jax.random.split(jax.random.fold_in(label_key, 1), len(order))
-        batches = (order, drawn, step_keys)
+        corrections = bias_corrections(epoch, len(order))
+        batches = (order, drawn, step_keys, corrections)
         state, step_losses = jax.lax.scan(run_step, state, batches)
         return state, losses.at[epoch].set(jnp.mean(step_losses))
 
