@@ -180,6 +180,7 @@ def _color(series: Series) -> str:
 
 
 def _draw_lines(axes: Axes, chart: Chart) -> None:
+    longest = 60 if chart.kind == "sweep" else 40  # its legend is below, not beside
     for line in chart.series:
         color = _color(line)
         x = [point[0] for point in line.points]
@@ -192,7 +193,7 @@ def _draw_lines(axes: Axes, chart: Chart) -> None:
             linewidth=1.0 if line.paper else 1.4,
             marker=None if chart.kind == "loss" else "o",
             markerfacecolor="white" if line.paper else color,
-            label=_plain(line.name, 60),
+            label=_plain(line.name, longest),
         )
         spread = [point[2] or 0.0 for point in line.points]
         if any(spread):
