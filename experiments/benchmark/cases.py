@@ -126,6 +126,6 @@ def num_steps(size: Size) -> int:
 
 
 def product_rows(case: Case, index: int, size: Size) -> int:
-    """Rows of the matrix product of a layer: two labels an image, or a shared one."""
+    """Rows of the matrix product of a layer: two labels an image, or shared ones."""
     shared = case.pathway == "ffcl" or index == 0
     return size.batch_size if shared else 2 * size.batch_size

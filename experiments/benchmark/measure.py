@@ -1,7 +1,7 @@
 """Measurements: the same work in both frameworks, in turn, several times over.
 
 Every network is first trained for a few epochs, because the cost of entmax depends on
-the activations. Each round then trains every layer for one epoch from those weights,
+the activations. Each round then trains every layer for an epoch from those weights,
 in PyTorch and in ffjax, with the same batches and wrong labels: the losses must agree,
 or the times would compare different things.
 """

@@ -69,7 +69,7 @@ def totals(rows: Iterable[Row], name: str) -> list[float]:
 
 
 def ratios(above: list[float], below: list[float]) -> list[float]:
-    """One ratio a round: both sides were measured within the same one."""
+    """A ratio for each round: both sides were measured within it."""
     return [a / b for a, b in zip(above, below, strict=True)]
 
 
