@@ -176,6 +176,16 @@ def test_a_divergence_after_some_training_is_the_learning_rates():
     assert "a smaller --config.learning_rate may help" in text
 
 
+def test_a_loss_that_is_nan_from_the_start_is_not_the_learning_rates():
+    record = _record(status="diverged", diverged_at=Place(0, 0), losses=[[None]])
+    text = _summary(record)
+    assert (
+        "diverged in layer 1, epoch 1: the loss was not finite from the start" in text
+    )
+    assert "goodness 'sos' or the data" in text
+    assert "may help" not in text
+
+
 def test_suggestions_name_another_method_and_quote_the_folder():
     console = _console(width=200)
     suggest(Display(1, console=console), a_run(goodness="moment").spec, "my runs")
