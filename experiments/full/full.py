@@ -1,7 +1,7 @@
 r"""Every number of the paper at its own settings: 4x2000, 60 epochs, seed 42, float32.
 
-    python -m ffjax.main --config=experiments/full/full.py --workdir=experiments/full \
-        --order=value --config.data_dir=DIR
+    python -m ffjax.main --config=experiments/full/full.py \
+        --workdir=experiments/full --config.data_dir=DIR
 
 runs what settles most of the paper's 282 numbers per hour first, and can be stopped and
 started again at any time. All of it takes about 275 hours on 2 cores or 4 on an A100.
@@ -32,4 +32,4 @@ SECTIONS = {
 
 def get_config(section: str | None = None):
     """All sections, or some of them."""
-    return config.grid(SECTIONS, section)
+    return config.grid(SECTIONS, section, order="value")
