@@ -37,7 +37,7 @@ def shown(value: object, length: int = 80) -> str:
     try:
         text = repr(value)
     except ValueError:  # an integer of thousands of digits
-        text = f"a {type(value).__name__} too large to print"
+        text = "a number too large to print"
     text = " ".join(text.split())
     return text if len(text) <= length else f"{text[: length - 1]}…"
 

@@ -304,7 +304,7 @@ def test_a_spec_survives_json(name):
         ({"learning_rate": float("inf")}, "learning_rate=inf"),
         ({"learning_rate": 1e308}, r"learning_rate=1e\+308: .* at most 1e30"),
         ({"learning_rate": 10**400}, "learning_rate=1000.*…: must be"),
-        ({"learning_rate": 10**5000}, "learning_rate=a int too large to print"),
+        ({"learning_rate": 10**5000}, "learning_rate=a number too large to print"),
         ({"threshold": float("nan")}, "threshold=nan"),
         ({"label_scale": 0.0}, "label_scale=0.0"),
         ({"norm_gate": 1}, "norm_gate=1: must be True or False"),
