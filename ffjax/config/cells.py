@@ -129,7 +129,7 @@ def expand(
     return kept
 
 
-def check_config(config: Any, path: str = "") -> None:
+def check_config(config: object, path: str = "") -> None:
     """Raises a UserError unless this is what a config file must give.
 
     Args:
@@ -163,7 +163,7 @@ def way(config: ml_collections.ConfigDict, overrides: Fields | None = None) -> W
     return Way(**ways)
 
 
-def _check_grid(grid: Any) -> dict[str, Section]:
+def _check_grid(grid: object) -> dict[str, Section]:
     """The sections of a grid, or a UserError for what is none."""
     words = "must map names of sections to tuples of dicts of fields"
     if not isinstance(grid, Mapping | ml_collections.ConfigDict):
@@ -265,14 +265,14 @@ def _is_chosen(run: RunSpec, chosen: Fields) -> bool:
     )
 
 
-def _is_same(name: str, value: Any, wanted: Any) -> bool:
+def _is_same(name: str, value: object, wanted: object) -> bool:
     if name == "goodness_params":
-        asked = goodness_params.parse(wanted).items()
-        return asked <= goodness_params.parse(value).items()
+        asked = goodness_params.parse(str(wanted)).items()
+        return asked <= goodness_params.parse(str(value)).items()
     if isinstance(value, float) and isinstance(wanted, float):
         return math.isclose(value, wanted, rel_tol=1e-9)
     return value == wanted
 
 
-def _values(values: Iterable[Any]) -> str:
+def _values(values: Iterable[object]) -> str:
     return ", ".join(str(value) for value in dict.fromkeys(values) if value is not None)

@@ -182,7 +182,6 @@ def _read_array(
                 raise EOFError(f"{info.filename} ends too early")
             content[start : start + len(chunk)] = np.frombuffer(chunk, np.uint8)
             start += len(chunk)
-        file.read(1)  # at its end, zipfile compares the checksum
     if header.is_fortran:
         return array.reshape(header.shape[::-1]).T
     return array.reshape(header.shape)

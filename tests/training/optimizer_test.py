@@ -31,9 +31,7 @@ def test_schedules():
 def test_any_span_of_epochs_gives_the_same_result_with_a_schedule(toy):
     options = {"optimizer": Optimizer("cosine", weight_decay=0.01)}
     whole = train(toy, architecture(widths=(16,)), **options)
-    parts = train(
-        toy, architecture(widths=(16,)), **options, on_epochs=lambda *_: None
-    )
+    parts = train(toy, architecture(widths=(16,)), **options, on_epochs=lambda *_: None)
     chex.assert_trees_all_equal(whole, parts)
 
 
