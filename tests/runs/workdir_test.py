@@ -5,6 +5,8 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 import time
 
 import pytest
@@ -244,6 +246,34 @@ def test_scratch_files_of_killed_writers_are_removed(tmp_path):
     prepare(str(tmp_path))
     assert not any(path.exists() for path in left)
     assert fresh.exists(), "its writer may be at work"
+
+
+_WRITER = """
+import os, pathlib, sys, time
+from ffjax import atomic
+
+def wait(*_):
+    print("half", flush=True)
+    time.sleep(60)
+
+os.replace = wait
+atomic.write_text(pathlib.Path(sys.argv[1], "results", "x.json"), "whole")
+"""
+
+
+def test_the_next_start_removes_what_a_killed_writer_left(tmp_path):
+    writer = subprocess.Popen(
+        [sys.executable, "-c", _WRITER, str(tmp_path)], stdout=subprocess.PIPE
+    )
+    assert writer.stdout is not None
+    with writer, writer.stdout:
+        assert writer.stdout.readline() == b"half\n"
+        prepare(str(tmp_path))
+        (scratch,) = (tmp_path / "results").iterdir()
+        assert "x.json" in scratch.name, "its writer lives"
+        writer.kill()
+    prepare(str(tmp_path))
+    assert list((tmp_path / "results").iterdir()) == []
 
 
 def test_a_full_disk_is_one_line(tmp_path):
