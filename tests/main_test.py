@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -100,28 +101,33 @@ def test_a_terminal_of_ascii_characters_gets_a_whole_table(tmp_path):
 
 
 _FAULTY = """
-import jax
 from ffjax.goodness import register
 
 @register
 def faulty(h):
-    if h.ndim > 1 and h.shape[-1] == 16 and h.shape[0] == 50:
-        raise LookupError("nothing there")
-    return (h**2).mean(-1)
+    raise LookupError("nothing there")
 """
 
 
-def test_an_error_in_a_users_function_has_file_and_line(tmp_path):
+@pytest.mark.parametrize("seeds", ["42", "42,43"])
+def test_an_error_in_a_users_function_has_file_and_line(tmp_path, seeds):
     (tmp_path / "mine.py").write_text(_FAULTY)
-    batch = "--config.batch_size=50"
-    own = "--config.goodness=mine:faulty"
-    done = command(*TINY, batch, own, "--workdir=out", cwd=tmp_path)
-    assert done.returncode == 1, done.stderr
-    place = f"LookupError: nothing there ({tmp_path / 'mine.py'}:8)"
-    (path,) = (tmp_path / "out" / "failures").iterdir()
-    failure = json.loads(path.read_text())
-    assert failure["error"] == place
-    assert "mine.py" in failure["traceback"]
-    (line,) = [s for s in done.stdout.splitlines() if s.startswith("failed: ")]
-    assert line.endswith(place)
+    own = ("--config.goodness=mine:faulty", f"--config.seeds={seeds}")
+    done = command(*TINY, *own, "--workdir=out", cwd=tmp_path)
     assert "Traceback" not in done.stdout + done.stderr
+    said = r"LookupError: nothing there.*mine\.py.*\b6\b"
+    if seeds == "42":
+        assert done.returncode == 2
+        (line,) = done.stderr.splitlines()
+        assert re.search(said, line)
+        return
+    # Of several runs the others go on, and each failure is noted.
+    assert done.returncode == 1
+    failures = list((tmp_path / "out" / "failures").iterdir())
+    assert len(failures) == 2
+    for path in failures:
+        assert re.search(said, json.loads(path.read_text())["error"])
+    lines = [line for line in done.stdout.splitlines() if line.startswith("failed: ")]
+    assert len(lines) == 2
+    for line in lines:
+        assert re.search(said, line)

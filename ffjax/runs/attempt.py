@@ -4,11 +4,7 @@ import datetime
 import functools
 import itertools
 import math
-import os
-import pathlib
-import sysconfig
 import time
-import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -21,6 +17,7 @@ from ffjax.config import build
 from ffjax.config.spec import RunSpec
 from ffjax.data import Dataset
 from ffjax.errors import UserError
+from ffjax.goodness import own
 from ffjax.model import evaluate
 from ffjax.model.evaluate import Evaluation
 from ffjax.paper.names import shortened
@@ -120,29 +117,10 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error)
 
 
-def describe(error: BaseException) -> str:
+def describe(error: Exception) -> str:
     """An error in a line; one inside a user's own code with its file and line."""
-    text = " ".join(str(error).split())
-    if isinstance(error, UserError):
-        return text
-    own = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith(_NOT_OWN)
-    ]
-    place = f" ({own[-1].filename}:{own[-1].lineno})" if own else ""
-    return f"{type(error).__name__}: {text}{place}"
-
-
-# Where code lies that no user wrote: this package, others, and Python's.
-_NOT_OWN = (
-    str(pathlib.Path(__file__).parents[1]) + os.sep,
-    *(
-        sysconfig.get_paths()[name] + os.sep
-        for name in ("stdlib", "platstdlib", "purelib", "platlib")
-    ),
-    "<",
-)
+    is_said = isinstance(error, UserError)
+    return " ".join(str(error).split()) if is_said else own.describe(error)
 
 
 class _Trained(NamedTuple):

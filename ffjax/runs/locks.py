@@ -14,6 +14,9 @@ import platform
 import tempfile
 import threading
 
+from ffjax import atomic
+
+_PROBE = ".clock"  # in front of the names of files that ask the file system's time
 LEASE_SECONDS = 120.0  # twice as long as network file systems may show an old time
 
 
@@ -91,9 +94,10 @@ class Claims:
 
     def clear_void(self) -> None:
         """Removes what dead processes left."""
-        for path in self._folder.glob("*.[0-9]*"):
-            if self._is_void(path):
-                path.unlink(missing_ok=True)
+        for pattern in ("*.[0-9]*", f"{_PROBE}*"):
+            for path in self._folder.glob(pattern):
+                if self._is_void(path):
+                    path.unlink(missing_ok=True)
 
     def _path(self, name: str, generation: int) -> pathlib.Path:
         return self._folder / f"{name}.{generation}"
@@ -120,7 +124,7 @@ class Claims:
             return True
         # The file system's clock, not ours: machines may disagree about the time. A
         # claim from the future was made before its clock was set back.
-        with tempfile.NamedTemporaryFile(dir=self._folder, prefix=".clock") as probe:
+        with tempfile.NamedTemporaryFile(dir=self._folder, prefix=_PROBE) as probe:
             now = os.fstat(probe.fileno()).st_mtime
         return abs(now - touched) > self._lease
 
@@ -155,7 +159,7 @@ def _this_process() -> dict[str, object]:
     pid = os.getpid()
     return {
         "host": platform.node(),
-        "system": _system(),
+        "system": atomic.system(),
         "pid": pid,
         "started": _start_time(pid),
     }
@@ -170,15 +174,6 @@ def _is_dead(owner: dict[str, object], here: dict[str, object]) -> bool:
         return False
     # Another process may have got the number of a dead one, but not its start time.
     return owner.get("started") != _start_time(pid)
-
-
-def _system() -> str:
-    """What makes process numbers comparable: the same boot and the same container."""
-    try:
-        boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
-    except OSError:
-        return ""
 
 
 def _start_time(pid: int) -> str | None:

@@ -119,7 +119,7 @@ class Workdir:
         self._on_record()
         return True
 
-    def fail(self, run: Run, error: BaseException, seconds: float) -> None:
+    def fail(self, run: Run, error: Exception, seconds: float) -> None:
         """Notes that a run ended in an error.
 
         Raises:

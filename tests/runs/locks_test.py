@@ -152,6 +152,7 @@ def test_a_live_older_generation_wins_over_a_late_taker(tmp_path):
 def test_clearing_leaves_what_lives_and_what_is_no_claim(tmp_path):
     _foreign(tmp_path, "dead.1", age=1000)
     _foreign(tmp_path, "alive.1")
+    _foreign(tmp_path, ".clock-of-the-dead", age=1000, content="")
     (tmp_path / "notes.txt").write_text("mine")
     with locks.Claims(tmp_path, lease=100) as claims:
         claims.clear_void()

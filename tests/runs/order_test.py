@@ -147,3 +147,25 @@ def test_bad_shards_are_refused(text):
     with pytest.raises(UserError, match="must be i/n with i from 1 to n") as caught:
         order.parse_shard(text)
     assert repr(text) in str(caught.value)
+
+
+# What settles most of the paper first.
+
+
+def test_by_value_keeps_all_runs_and_starts_with_what_is_worth_most(papers):
+    some = papers[:60]
+    runs = order.by_value(some)
+    assert sorted(run.name for run in runs) == sorted(
+        run.name for run in order.ordered(some)
+    )
+    # Numbers of the paper that are known after the first half of the hours.
+    halves = []
+    for arranged in (runs, order.ordered(some)):
+        left = sum(cost.cpu_seconds(run.spec) for run in arranged) / 2
+        known = set()
+        for run in arranged:
+            left -= cost.cpu_seconds(run.spec)
+            if left >= 0:
+                known |= set(order._settled(run))
+        halves.append(len(known))
+    assert halves[0] > halves[1] > 0

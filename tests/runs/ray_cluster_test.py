@@ -1,5 +1,6 @@
 """A real Ray cluster of two nodes, with workers that are killed in the middle."""
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -132,6 +133,63 @@ def test_two_nodes_and_workers_that_die(folder, address):
     assert small_runs.all_lasting(folder / "far") == small_runs.all_lasting(
         folder / "near"
     )
+
+
+def _descendants(pid):
+    """A process and all that it started, directly or not."""
+    children = {}
+    for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            parent = int(path.read_text().rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(int(path.parent.name))
+    found = [pid]
+    for each in found:
+        found += children.get(each, [])
+    return found
+
+
+def _listening(pids):
+    """The addresses at which some processes listen, as /proc writes them."""
+    inodes = set()
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            for handle in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+                with contextlib.suppress(OSError):
+                    inodes.add(os.readlink(handle).removeprefix("socket:[")[:-1])
+    addresses = set()
+    for name in ("tcp", "tcp6"):
+        for line in pathlib.Path(f"/proc/net/{name}").read_text().splitlines()[1:]:
+            _, local, _, state, *rest = line.split()
+            if state == "0A" and rest[5] in inodes:
+                addresses.add(local.partition(":")[0])
+    return addresses
+
+
+_LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_cluster_of_ones_own_is_closed_to_others(folder):
+    """On loopback only, in a folder of mode 0700 that is gone afterwards."""
+    small = ["--config.width=16", "--config.epochs=2", "--config.train_limit=500"]
+    driver = _command(*small, "--runner=ray", "--workdir=w", cwd=folder)
+    addresses, homes = set(), {}
+    while driver.poll() is None:
+        pids = _descendants(driver.pid)
+        addresses |= _listening(pids)
+        for pid in pids:
+            with contextlib.suppress(OSError):
+                line = pathlib.Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
+                for home in re.findall(r"(/tmp/ffjax-(?!code)\w+)/ray", line):
+                    homes[home] = os.stat(home).st_mode & 0o777
+        time.sleep(0.2)
+    out, _ = driver.communicate()
+    assert driver.returncode == 0, out
+    assert "Ray: 1 node" in out
+    assert addresses
+    assert addresses <= _LOOPBACK
+    assert list(homes.values()) == [0o700]
+    assert not any(map(os.path.exists, homes))
 
 
 @pytest.mark.parametrize(

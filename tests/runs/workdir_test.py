@@ -5,6 +5,8 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 import time
 
 import pytest
@@ -175,16 +177,15 @@ def test_a_failure_is_written_whole_and_removed_by_the_record(tmp_path):
     folder = _workdir(tmp_path, one, a_run(seed=43))
     assert folder.claim([one]) == ([one], [])
     try:
-        raise MemoryError("RESOURCE_EXHAUSTED:\n out of memory")
+        raise MemoryError("RESOURCE_EXHAUSTED: out of memory")
     except MemoryError as error:
         folder.fail(one, error, 0.1)
     (path,) = (tmp_path / "failures").iterdir()
     failure = json.loads(path.read_text())
     # With the place, because this file is no part of ffjax.
-    assert re.fullmatch(
-        r"MemoryError: RESOURCE_EXHAUSTED: out of memory \(.*workdir_test\.py:\d+\)",
-        failure["error"],
-    )
+    text, _, place = failure["error"].partition(" (")
+    assert text == "MemoryError: RESOURCE_EXHAUSTED: out of memory"
+    assert re.fullmatch(r"workdir_test\.py, line \d+\)", place)
     assert (failure["cell"], failure["seed"]) == (one.cell.id, 42)
     assert failure["spec"] == dataclasses.asdict(one.spec)
     assert "workdir_test.py" in failure["traceback"]
@@ -245,6 +246,34 @@ def test_scratch_files_of_killed_writers_are_removed(tmp_path):
     prepare(str(tmp_path))
     assert not any(path.exists() for path in left)
     assert fresh.exists(), "its writer may be at work"
+
+
+_WRITER = """
+import os, pathlib, sys, time
+from ffjax import atomic
+
+def wait(*_):
+    print("half", flush=True)
+    time.sleep(60)
+
+os.replace = wait
+atomic.write_text(pathlib.Path(sys.argv[1], "results", "x.json"), "whole")
+"""
+
+
+def test_the_next_start_removes_what_a_killed_writer_left(tmp_path):
+    writer = subprocess.Popen(
+        [sys.executable, "-c", _WRITER, str(tmp_path)], stdout=subprocess.PIPE
+    )
+    assert writer.stdout is not None
+    with writer, writer.stdout:
+        assert writer.stdout.readline() == b"half\n"
+        prepare(str(tmp_path))
+        (scratch,) = (tmp_path / "results").iterdir()
+        assert "x.json" in scratch.name, "its writer lives"
+        writer.kill()
+    prepare(str(tmp_path))
+    assert list((tmp_path / "results").iterdir()) == []
 
 
 def test_a_full_disk_is_one_line(tmp_path):
