@@ -21,11 +21,15 @@ def x64():
         yield
 
 
-@pytest.fixture(scope="session")
-def toy():
+def make_toy():
     """A small separable problem: 4 classes, 12 inputs, 205 images."""
     random = np.random.default_rng(7)
     centres = random.normal(size=(4, 12)) * 2
     labels = random.integers(0, 4, size=205).astype(np.int32)
     images = centres[labels] + 0.5 * random.normal(size=(205, 12))
     return images.astype(np.float32), labels
+
+
+@pytest.fixture(scope="session")
+def toy():
+    return make_toy()

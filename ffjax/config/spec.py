@@ -23,6 +23,7 @@ from ffjax.errors import (
     UserError,
     choice,
     integer,
+    is_number,
     number,
     optional,
 )
@@ -70,7 +71,7 @@ def _field(
     return dataclasses.field(default=default, metadata={"about": about})
 
 
-def _is_path(value: Any) -> bool:
+def _is_path(value: object) -> bool:
     return isinstance(value, str) and "\0" not in value
 
 
@@ -281,10 +282,10 @@ def _definition(name: str) -> "Definition":
 
 def _canonical_params(spec: RunSpec, definition: "Definition") -> str:
     """All parameters of a user's own function, those set anew of a built-in one."""
-    numbers = {
+    numbers: dict[str, int | float] = {
         name: default
         for name, default in definition.defaults.items()
-        if name not in PARAM_FIELDS and type(default) in (int, float)
+        if name not in PARAM_FIELDS and is_number(default)
     }
     given = goodness_params.parse(spec.goodness_params)
     for name in given:

@@ -13,7 +13,6 @@ import pathlib
 import platform
 import tempfile
 import threading
-from typing import Any
 
 LEASE_SECONDS = 120.0  # twice as long as network file systems may show an old time
 
@@ -101,11 +100,17 @@ class Claims:
 
     def _generations(self, name: str) -> dict[int, pathlib.Path]:
         found = {}
-        for entry in os.listdir(self._folder):
+        for entry in self._entries():
             stem, _, generation = entry.rpartition(".")
             if stem == name and generation.isdecimal():
                 found[int(generation)] = self._folder / entry
         return found
+
+    def _entries(self) -> list[str]:
+        try:
+            return os.listdir(self._folder)
+        except FileNotFoundError:  # removed with all claims
+            return []
 
     def _is_void(self, path: pathlib.Path) -> bool:
         owner, touched = _read(path)
@@ -130,7 +135,7 @@ class Claims:
                     continue  # lost, or the folder is away for a moment
 
 
-def _read(path: pathlib.Path) -> tuple[dict[str, Any] | None, float | None]:
+def _read(path: pathlib.Path) -> tuple[dict[str, object] | None, float | None]:
     """The owner, if readable, and the last touch; None if the file is gone."""
     try:
         with open(path, encoding="utf-8") as file:  # opening asks the server anew
@@ -146,7 +151,7 @@ def _read(path: pathlib.Path) -> tuple[dict[str, Any] | None, float | None]:
     return (owner if isinstance(owner, dict) else None), touched
 
 
-def _this_process() -> dict[str, Any]:
+def _this_process() -> dict[str, object]:
     pid = os.getpid()
     return {
         "host": platform.node(),
@@ -156,7 +161,7 @@ def _this_process() -> dict[str, Any]:
     }
 
 
-def _is_dead(owner: dict[str, Any], here: dict[str, Any]) -> bool:
+def _is_dead(owner: dict[str, object], here: dict[str, object]) -> bool:
     """Whether the owner surely is dead, which only its own machine can tell."""
     if owner.get("system") != here["system"] or owner.get("host") != here["host"]:
         return False

@@ -35,7 +35,7 @@ from ffjax.training.program import (
     TrainedLayer,
 )
 
-_AXIS = "member"
+AXIS = "member"  # of the mesh: what is spread over devices
 _T = TypeVar("_T")
 
 
@@ -160,7 +160,7 @@ def score_networks(
             layers = [networks[at][index] for at in filled]
             params.append(group.place([layer.params for layer in layers]))
             states.append(group.place([layer.goodness_state for layer in layers]))
-        stacked = _score_images(
+        stacked = score_members(
             params,
             states,
             group.share(images),
@@ -230,7 +230,7 @@ class _Group:
         num_devices = -(-len(members) // num_local)
         self.num_members = len(members)
         self.num_local = num_local
-        self.mesh = Mesh(np.array(devices[:num_devices]), (_AXIS,))
+        self.mesh = Mesh(np.array(devices[:num_devices]), (AXIS,))
         # Filled up to an equal number on each device.
         missing = num_local * num_devices - len(members)
         self.padded = [*members, *[members[-1]] * missing]
@@ -253,7 +253,7 @@ class _Group:
     def place(self, trees: Sequence[_T]) -> _T:
         """Stacks what each member has, spread over the devices."""
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
-        return jax.device_put(stacked, NamedSharding(self.mesh, PartitionSpec(_AXIS)))
+        return jax.device_put(stacked, NamedSharding(self.mesh, PartitionSpec(AXIS)))
 
     def share(self, array: np.ndarray | jax.Array) -> jax.Array:
         """An array that all members read, on each device."""
@@ -293,7 +293,7 @@ class _Inputs:
         needed = self._group.num_local * stored
         if not self._is_recomputed and needed <= self._budget:
             below, of_below = pathway.as_program(arch, index - 1)
-            self._inputs = _advance(
+            self._inputs = advance_members(
                 self.below[-1],
                 self._inputs,
                 self._group.hyper.gate_on,
@@ -341,7 +341,7 @@ def _train_layer(
     program = Program.of(group.arch, index, training, has_lower=bool(examples.lower))
 
     def span(state, losses, first, last):
-        return _train_epochs(
+        return train_members(
             state,
             losses,
             key,
@@ -360,7 +360,7 @@ def _train_layer(
 
     slots = program_lib.num_slots(training.epochs)
     losses = np.full((len(group.padded), slots), np.nan, np.float32)
-    losses = jax.device_put(losses, NamedSharding(group.mesh, PartitionSpec(_AXIS)))
+    losses = jax.device_put(losses, NamedSharding(group.mesh, PartitionSpec(AXIS)))
     return program_lib.run_epochs(
         span,
         group.place(states),
@@ -377,7 +377,7 @@ def _stops(group: _Group, index: int, inputs: _Inputs, look: Look) -> Stops:
     images = group.share(look.images)
 
     def call(epochs: int, state: LayerState) -> None:
-        scores = _score_images(
+        scores = score_members(
             [*inputs.below, state.params],
             [*inputs.states, state.goodness_state],
             images,
@@ -405,7 +405,7 @@ def _finish(state: LayerState, losses: np.ndarray) -> list[TrainedLayer]:
 @functools.partial(
     jax.jit, static_argnames=("mesh", "program"), donate_argnames=("state", "losses")
 )
-def _train_epochs(
+def train_members(
     state, losses, key, examples, hyper, first, last, *, mesh, program
 ):  # fmt: skip
     """``train_epochs`` of all members."""
@@ -418,7 +418,7 @@ def _train_epochs(
 
 
 @functools.partial(jax.jit, static_argnames=("mesh", "arch", "index"))
-def _advance(params, inputs, gate_on, *, mesh, arch, index):
+def advance_members(params, inputs, gate_on, *, mesh, arch, index):
     """``pathway.advance`` of all members."""
     one = functools.partial(pathway.advance, arch, index)
     own_inputs = 0 if index > 0 else None
@@ -426,7 +426,7 @@ def _advance(params, inputs, gate_on, *, mesh, arch, index):
 
 
 @functools.partial(jax.jit, static_argnames=("mesh", "arch"))
-def _score_images(params, goodness_states, images, gate_on, *, mesh, arch):
+def score_members(params, goodness_states, images, gate_on, *, mesh, arch):
     """``evaluate.score_images`` of all members."""
     one = functools.partial(evaluate.score_images, arch)
     arguments = (params, goodness_states, images, gate_on)
@@ -458,11 +458,11 @@ def _over_members(
         on_device,
         mesh=mesh,
         in_specs=jax.tree.map(
-            lambda axis: PartitionSpec() if axis is None else PartitionSpec(_AXIS),
+            lambda axis: PartitionSpec() if axis is None else PartitionSpec(AXIS),
             axes,
             is_leaf=lambda axis: axis is None,
         ),
-        out_specs=PartitionSpec(_AXIS),
+        out_specs=PartitionSpec(AXIS),
         check_vma=False,  # it does not know all that the layers are made of
     )
 

@@ -44,7 +44,7 @@ def parse(arguments: list[str]) -> tuple[str, list[config.Cell]]:
     values(arguments)
     overrides = config_flags.get_override_values(values["config"])
     path = config_flags.get_config_filename(values["config"])
-    return values["workdir"].value, config.expand(cli.load_config(path), overrides)
+    return values.workdir, config.expand(cli.load_config(path), overrides)
 
 
 def test_every_experiment_with_records_is_looked_at():

@@ -11,8 +11,8 @@ from ffjax.runs import locks
 
 _HOLD = """
 import sys, time
-from ffjax import lease
-with lease.Claims(sys.argv[1], lease=float(sys.argv[2])) as claims:
+from ffjax.runs import locks
+with locks.Claims(sys.argv[1], lease=float(sys.argv[2])) as claims:
     print(claims.acquire("run"), flush=True)
     time.sleep(60)
 """
@@ -59,8 +59,8 @@ def test_names_that_begin_alike_are_different(tmp_path):
 
 def test_many_threads_one_winner(tmp_path):
     # A dead claim is there, so that all of them try to take over at the same time.
-    for attempt in range(10):
-        folder = tmp_path / str(attempt)
+    for number in range(10):
+        folder = tmp_path / str(number)
         _foreign(folder, age=1000)
         rivals = [locks.Claims(folder) for _ in range(8)]
         barrier, wins = threading.Barrier(len(rivals)), []

@@ -12,13 +12,13 @@ import sys
 import time
 
 import pytest
-import records
+import small_runs
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None, reason="Ray is not installed: '.[ray]'"
 )
 
-_ROOT = pathlib.Path(__file__).parents[1]
+_ROOT = pathlib.Path(__file__).parents[2]
 
 # Functions of a user's own: workers must get this module, and the one beside it. On a
 # worker, one tells its process for the test to kill, and the other never survives.
@@ -129,7 +129,9 @@ def test_two_nodes_and_workers_that_die(folder, address):
     )
     out, _ = near.communicate(timeout=120)
     assert near.returncode == 0, out
-    assert records.lasting(folder / "far") == records.lasting(folder / "near")
+    assert small_runs.all_lasting(folder / "far") == small_runs.all_lasting(
+        folder / "near"
+    )
 
 
 @pytest.mark.parametrize(
@@ -163,22 +165,25 @@ def test_flags_of_ray_without_ray_are_one_line(tmp_path):
 _HUNG = """
 import time
 import jax.numpy as jnp
-import numpy as np
-from ffjax import cluster, config, data
+from ffjax import config, data
+from ffjax.config.spec import cell_id
 from ffjax.goodness import register
+from ffjax.runs import ray_cluster
+from ffjax.runs.order import Run
 
 @register
 def hangs(h):
     time.sleep(60)
     return jnp.mean(h, axis=-1)
 
-cluster.patience = lambda members, cpus: 1.0
+ray_cluster.patience = lambda runs, cpus: 1.0
 spec = config.make_spec(
     dataset="fashion_mini", goodness="hangs", num_layers=1, width=4, epochs=1,
     batch_size=50, train_limit=50,
 )
 print("started", flush=True)
-cluster.run_task([(spec, 42)], data.load("fashion_mini", train_limit=50), 0, 1.0)
+run = Run(config.Cell(cell_id(spec), spec, (42,)), 42)
+ray_cluster.run_task([run], data.load("fashion_mini", train_limit=50), 0, 1.0)
 print("done")
 """
 
