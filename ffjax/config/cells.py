@@ -232,8 +232,8 @@ def _make_cell(fields: Fields, sections: tuple[str, ...]) -> Cell:
 def _check_kept(run: RunSpec, given: Fields) -> None:
     """Raises a UserError for a field set by hand that the run does not use."""
     for name, value in given.items():
-        if spec.ABOUT[name].role == "way" or name == "goodness_params":
-            continue
+        if spec.ABOUT[name].role == "way" or name in ("goodness_params", "widths"):
+            continue  # these have several forms
         if getattr(run, name) != value:
             raise UserError(
                 f"{name}={shown(value)}: not used by a run with trainer="

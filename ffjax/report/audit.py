@@ -504,7 +504,7 @@ def at_other_settings(
 
 
 def _without_size(setting: Setting) -> Setting:
-    return Setting(dataclasses.replace(setting.spec, num_layers=1, width=1))
+    return Setting(dataclasses.replace(setting.spec, num_layers=1, width=1, widths=()))
 
 
 @functools.cache

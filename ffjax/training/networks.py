@@ -378,7 +378,7 @@ def _stops(group: _Group, index: int, inputs: _Inputs, look: Look) -> Stops:
     images = group.share(look.images)
 
     def call(epochs: int, state: LayerState) -> None:
-        scores = _score_images(
+        scores = score_members(
             [*inputs.below, state.params],
             [*inputs.states, state.goodness_state],
             images,
