@@ -1,13 +1,14 @@
-"""Every run of the paper, as one grid with a section for each of its results.
+"""Every run of the paper, as a grid with a section for each of its results.
 
     python -m ffjax.main --config=configs/grid.py --list
     python -m ffjax.main --config=configs/grid.py --config.data_dir=DIR
-    python -m ffjax.main --config=configs/grid.py:p_sweep --config.data_dir=DIR
+    python -m ffjax.main --config=configs/grid.py:k_sweep,p_sweep --config.data_dir=DIR
     python -m ffjax.main --config=configs/grid.py --config.goodness=moment --config.p=6
 
-The last line of --list says how many runs there are and how long they take. Without a
-section all but ``quick`` run; a cell that several sections share runs once. At the
-end report/index.html in the workdir has the paper's numbers beside the measured ones.
+The last line of --list says how many runs there are and how long they take: all of
+them 4 hours on an A100, 275 hours on 2 cores. Without a section all but ``quick`` run;
+a cell that several sections share runs once. At the end report/index.html in the
+workdir has the paper's numbers beside the measured ones.
 
     python -m ffjax.main --config=configs/grid.py:quick
 
@@ -40,156 +41,96 @@ GOODNESS = (
     "moment",
 )
 
+GRAY = ("mnist", "fashion_mnist")
+SEEDED = (*GRAY, "emnist_letters", "usps")
+DATASETS = (*GRAY, "cifar10", "usps", "svhn", "emnist_letters")
+BASELINE = {"pathway": "standard", "goodness": "sos", "activation": "relu"}
+BEST = {"pathway": "ffcl", "goodness": "burstiness", "activation": "gelu"}
+CROSS = (
+    BASELINE,
+    {"pathway": "ffcl", "goodness": "sos", "activation": "gelu"},
+    {"pathway": "standard", "goodness": "topk", "activation": "swish"},
+    {"pathway": "ffcl", "goodness": "contrast_topk", "activation": "gelu"},
+    {"pathway": "standard", "goodness": "burstiness", "activation": "swish"},
+    BEST,
+    *config.product(pathway=PATHWAYS, goodness="burstiness", activation=NORMED),
+)
+SMALL = {"dataset": GRAY, "norm_gate": GATES, "num_layers": 2, "width": 500}
+QUICK = {
+    "dataset": "fashion_mini",
+    "num_layers": 2,
+    "width": 300,
+    "epochs": 30,
+    "batch_size": 100,
+}
 
-def main_section():
-    """The main tables: every goodness function with both pathways."""
-    datasets = ("mnist", "fashion_mnist")
-    return config.product(
-        dataset=datasets,
+SECTIONS = {
+    # The main tables: every goodness function with both pathways.
+    "main": config.product(
+        dataset=GRAY,
         pathway=PATHWAYS,
         goodness=GOODNESS,
         activation=SMOOTH,
         norm_gate=GATES,
-    ) + config.product(
-        dataset=datasets,
-        pathway=["standard"],
-        goodness=["sos"],
-        activation=["relu"],
-        norm_gate=GATES,
     )
-
-
-def interaction():
-    """Goodness x activation."""
-    return config.product(
-        pathway=["standard"],
+    + config.product(**BASELINE, dataset=GRAY, norm_gate=GATES),
+    # Goodness x activation.
+    "interaction": config.product(
+        pathway="standard",
         goodness=("sos", "topk", "entmax", "burstiness"),
         activation=("relu", *SMOOTH, *NORMED),
         norm_gate=GATES,
-    )
-
-
-def k_sweep():
-    """How many units contrast top-k selects."""
-    return config.product(
+    ),
+    # How many units contrast top-k selects.
+    "k_sweep": config.product(
         pathway=PATHWAYS,
-        goodness=["contrast_topk"],
+        goodness="contrast_topk",
         k_fraction=(0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2),
+    ),
+    # How sparse entmax is.
+    "alpha_sweep": config.product(
+        pathway=PATHWAYS, goodness="entmax", alpha=(1.0, 1.25, 1.5, 1.75, 2.0)
+    ),
+    # The order of the moment.
+    "p_sweep": config.product(
+        pathway=PATHWAYS, goodness="moment", p=(2, 3, 4, 5, 6, 8)
+    ),
+    # Ten methods on six datasets.
+    "cross_dataset": tuple(
+        cell
+        for method in CROSS
+        for cell in config.product(**method, dataset=DATASETS, norm_gate=GATES)
+    ),
+    # The baseline and the paper's method with five seeds, without the norm gate.
+    "seeds": tuple(
+        {**method, "dataset": dataset, "seeds": (42, 43, 44, 45, 46)}
+        for dataset in SEEDED
+        for method in (BASELINE, BEST)
+    ),
+    # The small network.
+    "small": config.product(
+        pathway="standard",
+        goodness=("sos", "variance", "neg_entropy", "topk", "contrast_topk"),
+        activation=SMOOTH,
+        **SMALL,
     )
-
-
-def alpha_sweep():
-    """How sparse entmax is."""
-    return config.product(
-        pathway=PATHWAYS, goodness=["entmax"], alpha=(1.0, 1.25, 1.5, 1.75, 2.0)
-    )
-
-
-def p_sweep():
-    """The order of the moment."""
-    return config.product(pathway=PATHWAYS, goodness=["moment"], p=(2, 3, 4, 5, 6, 8))
-
-
-def cross_dataset():
-    """Ten methods on six datasets."""
-    methods = (
-        ("standard", "sos", "relu"),
-        ("ffcl", "sos", "gelu"),
-        ("standard", "topk", "swish"),
-        ("ffcl", "contrast_topk", "gelu"),
-        ("standard", "burstiness", "swish"),
-        ("ffcl", "burstiness", "gelu"),
-        ("standard", "burstiness", "ln_gelu"),
-        ("ffcl", "burstiness", "ln_gelu"),
-        ("standard", "burstiness", "ln_swish"),
-        ("ffcl", "burstiness", "ln_swish"),
-    )
-    datasets = ("mnist", "fashion_mnist", "cifar10", "usps", "svhn", "emnist_letters")
-    return tuple(
-        {"pathway": pathway, "goodness": goodness, "activation": activation, **rest}
-        for pathway, goodness, activation in methods
-        for rest in config.product(dataset=datasets, norm_gate=GATES)
-    )
-
-
-def seeds():
-    """The baseline and the paper's method with five seeds, without the norm gate."""
-    methods = (("standard", "sos", "relu"), ("ffcl", "burstiness", "gelu"))
-    return tuple(
-        {
-            "dataset": dataset,
-            "pathway": pathway,
-            "goodness": goodness,
-            "activation": activation,
-            "seeds": (42, 43, 44, 45, 46),
-        }
-        for dataset in ("mnist", "fashion_mnist", "emnist_letters", "usps")
-        for pathway, goodness, activation in methods
-    )
-
-
-def small():
-    """The small network."""
-    axes = {
-        "dataset": ("mnist", "fashion_mnist"),
-        "pathway": ["standard"],
-        "norm_gate": GATES,
-        "num_layers": [2],
-        "width": [500],
-    }
-    goodness = ("sos", "variance", "neg_entropy", "topk", "contrast_topk")
-    return config.product(goodness=goodness, activation=SMOOTH, **axes) + (
-        config.product(goodness=["sos"], activation=["relu"], **axes)
-    )
-
-
-def burstiness():
-    """Burstiness with and without LayerNorm, in the goodness and in the activation."""
-    return config.product(
+    + config.product(**BASELINE, **SMALL),
+    # Burstiness with and without LayerNorm, in the goodness and in the activation.
+    "burstiness": config.product(
         pathway=PATHWAYS,
         goodness=("burstiness", "ln_burstiness"),
         activation=(*SMOOTH, *NORMED),
         norm_gate=GATES,
+    ),
+    # The paper's story on the embedded dataset, in minutes.
+    "quick": config.product(**BASELINE, **QUICK)
+    + config.product(
+        goodness=("sos", "topk", "entmax", "burstiness"), pathway=PATHWAYS, **QUICK
     )
-
-
-def quick():
-    """The paper's story on the embedded dataset, in minutes."""
-    size = {
-        "dataset": ["fashion_mini"],
-        "num_layers": [2],
-        "width": [300],
-        "epochs": [30],
-        "batch_size": [100],
-    }
-    baseline = {"pathway": ["standard"], "goodness": ["sos"], "activation": ["relu"]}
-    goodness = ("sos", "topk", "entmax", "burstiness")
-    return (
-        config.product(**baseline, **size)
-        + config.product(goodness=goodness, pathway=PATHWAYS, **size)
-        + config.product(goodness=["moment"], p=(3, 4, 6, 8), pathway=PATHWAYS, **size)
-    )
-
-
-SECTIONS = {
-    "main": main_section,
-    "interaction": interaction,
-    "k_sweep": k_sweep,
-    "alpha_sweep": alpha_sweep,
-    "p_sweep": p_sweep,
-    "cross_dataset": cross_dataset,
-    "seeds": seeds,
-    "small": small,
-    "burstiness": burstiness,
-    "quick": quick,
+    + config.product(goodness="moment", p=(3, 4, 6, 8), pathway=PATHWAYS, **QUICK),
 }
 
 
-def get_config(section=None):
-    """The whole grid but for ``quick``, or one section of it."""
-    config.check_section(section, SECTIONS)
-    names = [name for name in SECTIONS if name != "quick"]
-    names = names if section is None else [section]
-    fields = config.default()
-    fields.grid = {name: SECTIONS[name]() for name in names}
-    return fields
+def get_config(section: str | None = None):
+    """The whole grid but for ``quick``, or some of its sections."""
+    return config.grid(SECTIONS, section, apart=("quick",))

@@ -60,14 +60,16 @@ def _entmax(x: jax.Array, alpha: float) -> jax.Array:
 
 
 @_entmax.defjvp
-def _entmax_jvp(alpha, primals, tangents):
+def _entmax_jvp(
+    alpha: float, primals: tuple[jax.Array], tangents: tuple[jax.Array]
+) -> tuple[jax.Array, jax.Array]:
     (x,), (dx,) = primals, tangents
     p = _entmax(x, alpha)
     inside = p > 0
     # The argument is guarded too: 0 ** negative would poison the gradient of this rule.
     s = jnp.where(inside, jnp.where(inside, p, 1) ** (2 - alpha), 0)
     if alpha > 2:
-        # The slope is infinite at the edge of the support; a large finite one keeps
+        # The slope is infinite at the edge of the support; a large finite value keeps
         # products with zero at zero.
         s = jnp.minimum(s, float(jnp.finfo(p.dtype).max) ** 0.75)
     mean = jnp.sum(s * dx, axis=-1, keepdims=True) / jnp.sum(s, axis=-1, keepdims=True)
@@ -116,15 +118,17 @@ def _bisect_peak(z: jax.Array, alpha: float) -> jax.Array:
     """alpha-entmax for alpha > 2, where max z = 0.
 
     There the mass is not convex in tau, and tau = -p_max^(alpha - 1) may be too small
-    for a float. So the largest probability itself, which lies in [1/d, 1], is found by
-    plain halving: p_i = [p_max^(alpha - 1) + z_i]_+^(1 / (alpha - 1)).
+    for a float. So the largest probability itself, which lies in [1/d, 1], is searched
+    for by plain halving: p_i = [p_max^(alpha - 1) + z_i]_+^(1 / (alpha - 1)).
     """
 
-    def probabilities(peak):
+    def probabilities(peak: jax.Array) -> jax.Array:
         p = _power(peak ** (alpha - 1) + z, 1 / (alpha - 1), near_softmax=False)
         return jnp.where(z == 0, peak, p)
 
-    def halve(_, bracket):
+    def halve(
+        _: jax.Array, bracket: tuple[jax.Array, jax.Array]
+    ) -> tuple[jax.Array, jax.Array]:
         low, high = bracket
         middle = (low + high) / 2
         mass = jnp.sum(probabilities(middle), axis=-1, keepdims=True)
@@ -132,7 +136,7 @@ def _bisect_peak(z: jax.Array, alpha: float) -> jax.Array:
 
     width = z.shape[-1]
     start = jnp.full_like(z[..., :1], 1 / width), jnp.ones_like(z[..., :1])
-    # One halving for each bit of the result, and of its smallest value.
+    # A halving for each bit of the result, and of its smallest value.
     num_steps = jnp.finfo(z.dtype).nmant + 2 + math.ceil(math.log2(width + 1))
     low, high = jax.lax.fori_loop(0, num_steps, halve, start)
     p = probabilities((low + high) / 2)

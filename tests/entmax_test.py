@@ -152,8 +152,8 @@ def test_jacobian_of_sparsemax_is_the_known_one():
     support = np.array([1.0, 1.0, 0.0])
     expected = np.diag(support) - np.outer(support, support) / 2
     for jacobian in (jax.jacfwd, jax.jacrev):
-        found = jax.jit(jacobian(lambda x: entmax(x, 2)))(x)
-        np.testing.assert_allclose(found, expected, atol=1e-15)
+        value = jax.jit(jacobian(lambda x: entmax(x, 2)))(x)
+        np.testing.assert_allclose(value, expected, atol=1e-15)
 
 
 @pytest.mark.parametrize("alpha", [1.0, 1.05, *ALPHAS, 20.0, 1e3])

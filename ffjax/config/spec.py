@@ -23,6 +23,7 @@ from ffjax.errors import (
     UserError,
     choice,
     integer,
+    is_number,
     number,
     optional,
 )
@@ -70,7 +71,7 @@ def _field(
     return dataclasses.field(default=default, metadata={"about": about})
 
 
-def _is_path(value: Any) -> bool:
+def _is_path(value: object) -> bool:
     return isinstance(value, str) and "\0" not in value
 
 
@@ -90,6 +91,14 @@ _SEEDS = Domain(
     lambda value: isinstance(value, tuple | list) and all(map(SEED.allows, value)),
     "integers >= 0, separated by commas",
 )
+_WIDTHS = Domain(
+    lambda value: (
+        isinstance(value, tuple | list)
+        and len(value) <= 1000
+        and all(map(_COUNT.allows, value))
+    ),
+    "integers >= 1, separated by commas, at most 1000 of them",
+)
 _DATASET = Domain(
     _is_path, f"one of {', '.join(data.DATASETS)}, or the path of an .npz file"
 )
@@ -105,9 +114,11 @@ _LOSSES = choice(("softplus", "symba", "softmax"))
 _SCHEDULES = choice(("constant", "cosine", "half_linear"))
 _NORMALISATIONS = choice(("l2", "rms"))
 _ENSEMBLES = choice(("all", "later"))
+_PRECISIONS = choice(("float32", "tensorfloat32", "bfloat16"))
+_ORDERS = choice(("program", "value"))
 _FRACTION = optional(PARAMETERS["fraction"])
 _ALPHA = optional(PARAMETERS["alpha"])
-_ORDER = optional(PARAMETERS["p"])
+_MOMENT = optional(PARAMETERS["p"])
 
 
 # A field is a line: the formatter must not spread it over seven.
@@ -131,10 +142,11 @@ class RunSpec:
     norm_gate: bool = _field(False, "method", _ON_OR_OFF, "h <- sigmoid(||h||) h after the activation")
     k_fraction: float | None = _field(None, "method", _FRACTION, "share of units that topk, contrast_topk and ln_topk select", ff_only=True)
     alpha: float | None = _field(None, "method", _ALPHA, "sparsity of entmax", ff_only=True)
-    p: int | None = _field(None, "method", _ORDER, "order of moment", ff_only=True)
+    p: int | None = _field(None, "method", _MOMENT, "order of moment", ff_only=True)
     goodness_params: str = _field("", "method", _PARAMS, "other parameters of the goodness function", ff_only=True)
     num_layers: int = _field(4, "size", integer(1, 1000), "how many layers")
     width: int = _field(2000, "size", _COUNT, "units of each layer")
+    widths: tuple[int, ...] = _field((), "size", _WIDTHS, "units of each layer where they differ, in place of num_layers and width")
     epochs: int = _field(60, "setting", integer(1, 10**6), "of each layer")
     batch_size: int = _field(500, "setting", _COUNT, "examples in a step")
     learning_rate: float = _field(1e-3, "setting", _ABOVE_0, "of Adam")
@@ -149,6 +161,7 @@ class RunSpec:
     label_scale: float = _field(5.0, "setting", _ABOVE_0, "s, of the label in the input of the standard pathway", ff_only=True)
     normalisation: str = _field("l2", "setting", _NORMALISATIONS, "of the layers' inputs: to length 1, or to mean square 1", ff_only=True)
     ensemble: str = _field("all", "setting", _ENSEMBLES, "which layers vote: all and their concatenation, or all but the first", ff_only=True)
+    precision: str = _field("float32", "setting", _PRECISIONS, "of the operands of matrix products; sums are float32")
     train_limit: int = _field(0, "setting", _LIMIT, "how many training images to use", in_fit=False)
     test_limit: int = _field(0, "setting", _LIMIT, "how many test images to use", in_fit=False)
     valid_fraction: float = _field(0.0, "setting", _PART, "share of the training images kept for validation", in_fit=False)
@@ -160,8 +173,13 @@ class RunSpec:
 
     @property
     def size(self) -> str:
-        """Layers x units, as the paper writes it."""
-        return f"{self.num_layers}x{self.width}"
+        """Layers x units, as the paper writes it; 500-300 where their units differ."""
+        return "-".join(map(str, self.widths)) or f"{self.num_layers}x{self.width}"
+
+    @property
+    def layer_widths(self) -> tuple[int, ...]:
+        """Units of each layer."""
+        return self.widths or (self.width,) * self.num_layers
 
     def identity(self) -> "RunSpec":
         """What tells runs apart: of a file its name, wherever it lies.
@@ -179,6 +197,7 @@ class Way:
     data_dir: str = _field("", "way", _TEXT, "a folder with prepared TFDS datasets or the official files")
     group_size: int = _field(0, "way", integer(0, words="an integer >= 0 (0 = automatic)"), "how many runs to train in one program")
     num_devices: int = _field(0, "way", _LIMIT, "how many of this machine's devices to use")
+    order: str = _field("program", "way", _ORDERS, "what runs first: by shared programs, or by the paper's numbers settled per hour")
 # fmt: on
 
 
@@ -228,6 +247,7 @@ def make_spec(**fields: Any) -> RunSpec:
         fields = {**fields, **_of_backprop()}
     spec = RunSpec(**fields)
     check_fields(spec)
+    spec = _with_widths(spec)
     data.check_name(spec.dataset)
     if spec.train_limit and spec.train_limit < spec.batch_size:
         raise UserError(
@@ -235,6 +255,16 @@ def make_spec(**fields: Any) -> RunSpec:
             f"(train_limit={spec.train_limit})"
         )
     return spec if spec.trainer == "backprop" else _canonical(spec)
+
+
+def _with_widths(spec: RunSpec) -> RunSpec:
+    """Says the size in a single way: as layers x units where all have the same."""
+    if not spec.widths:
+        return dataclasses.replace(spec, widths=())
+    num_layers, width = len(spec.widths), max(spec.widths)
+    is_plain = len(set(spec.widths)) == 1
+    widths = () if is_plain else tuple(spec.widths)
+    return dataclasses.replace(spec, num_layers=num_layers, width=width, widths=widths)
 
 
 def check_fields(spec: RunSpec) -> None:
@@ -280,10 +310,10 @@ def _definition(name: str) -> "Definition":
 
 def _canonical_params(spec: RunSpec, definition: "Definition") -> str:
     """All parameters of a user's own function, those set anew of a built-in one."""
-    numbers = {
+    numbers: dict[str, int | float] = {
         name: default
         for name, default in definition.defaults.items()
-        if name not in PARAM_FIELDS and type(default) in (int, float)
+        if name not in PARAM_FIELDS and is_number(default)
     }
     given = goodness_params.parse(spec.goodness_params)
     for name in given:
@@ -304,12 +334,21 @@ def _canonical_params(spec: RunSpec, definition: "Definition") -> str:
 
 
 def check_used(spec: RunSpec, given: Mapping[str, Any]) -> None:
-    """Raises a UserError for a parameter that was given to a function without it.
+    """Raises a UserError for a field that was given although another one rules it out.
+
+    That is a parameter of a function without it, or a size that ``widths`` contradicts.
 
     Args:
       spec: a run in its canonical form.
       given: the fields that a user set by hand.
     """
+    sizes = {"num_layers": len(spec.layer_widths), "width": max(spec.layer_widths)}
+    for field, size in sizes.items():
+        if given.get("widths") and given.get(field, size) != size:
+            raise UserError(
+                f"{field}={given[field]!r}: does not go with widths={given['widths']}; "
+                "give one of them"
+            )
     for field in PARAM_FIELDS.values():
         if given.get(field) is not None and getattr(spec, field) is None:
             raise UserError(

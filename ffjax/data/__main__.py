@@ -4,9 +4,11 @@ python -m ffjax.data [--dataset=NAME] [--data_dir=DIR] [--output=FILE.png]
 """
 
 import io
+import logging as stdlib_logging
 import pathlib
+import tempfile
 
-from absl import flags
+from absl import flags, logging
 
 from ffjax import atomic, cli, data
 from ffjax.data import preview
@@ -31,24 +33,29 @@ def define_flags(argv: list[str]) -> None:
     flags.DEFINE_string(
         "output",
         "",
-        "The contact sheet to write. Empty: the dataset's name with .png, in this "
-        "folder.",
+        "The contact sheet to write, a .png file. Empty: in a new temporary folder.",
     )
 
 
 def main() -> int:
     """Prints the facts and writes the sheet."""
     values = flags.FLAGS
+    plain = stdlib_logging.Formatter("ffjax: %(message)s")
+    logging.get_absl_handler().setFormatter(plain)
+    if not values["verbosity"].present:
+        logging.set_verbosity(logging.WARNING)
     dataset = data.load(values.dataset, data_dir=values.data_dir)
     print(preview.describe(dataset))
-    path = pathlib.Path(values.output or f"{pathlib.Path(dataset.name).stem}.png")
     content = io.BytesIO()
     preview.draw(dataset).save(content, "PNG")
     try:
+        path = pathlib.Path(values.output or tempfile.mkdtemp(prefix="ffjax-"))
+        if not values.output:
+            path /= f"{pathlib.Path(dataset.name).stem}.png"
         atomic.write_bytes(path, content.getvalue(), make_folder=False)
     except OSError as error:
         raise UserError(
-            f"output={str(path)!r}: cannot be written ({error.strerror})"
+            f"output={values.output!r}: cannot be written ({error.strerror})"
         ) from None
     print(f"{preview.PER_CLASS} training images of each class: {path}")
     return 0

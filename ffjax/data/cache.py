@@ -1,8 +1,8 @@
 """Decoded datasets on disk, so that only the first start has to decode anything.
 
-One safetensors file a dataset and source: memory-mappable, no pickle, written to a
+A safetensors file for each dataset and source: memory-mappable, no pickle, written to a
 temporary file and renamed. Its header holds a checksum of the arrays, so a damaged file
-is found and made anew. Two processes that write at once write the same bytes, and the
+is noticed and made anew. Two processes that write at once write the same bytes, and the
 later rename wins.
 """
 
@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import pathlib
-from typing import Any
 
 import numpy as np
 from absl import logging
@@ -30,29 +29,29 @@ def folder() -> pathlib.Path:
     return pathlib.Path(base).expanduser() / "ffjax"
 
 
-def read(entry: str) -> tuple[official.Arrays, dict[str, Any]] | None:
-    """The arrays and facts stored under ``entry``; None if absent or damaged."""
+def read(entry: str) -> tuple[official.Arrays, bool] | None:
+    """The arrays stored under ``entry``, and whether they are verified.
+
+    None if the file is absent, or damaged in any way: then it is made anew.
+    """
     import safetensors  # here: a start with the embedded dataset needs none of it
 
     path = _path(entry)
-    if not path.exists():
+    if not path.is_file():
         return None
     try:
         with safetensors.safe_open(path, framework="np") as file:
             facts = json.loads((file.metadata() or {}).get("facts", "{}"))
-            arrays = official.Arrays(
-                *(file.get_tensor(key) for key in official.Arrays._fields)
-            )
-        if facts.pop("sha256", None) != _checksum(arrays):
-            raise ValueError("checksum differs")
-    except (OSError, ValueError, safetensors.SafetensorError) as error:
+            arrays = official.Arrays(*map(file.get_tensor, official.Arrays._fields))
+        verified = _check_facts(facts, arrays)
+    except Exception as error:  # a damaged file can raise nearly anything
         logging.warning("%s: damaged (%s), made anew", path, error)
         return None
-    return arrays, facts
+    return arrays, verified
 
 
-def write(entry: str, arrays: official.Arrays, facts: dict[str, Any]) -> None:
-    """Stores arrays and facts under ``entry``, whole or not at all.
+def write(entry: str, arrays: official.Arrays, *, verified: bool) -> None:
+    """Stores arrays under ``entry``, whole or not at all.
 
     Where that fails, a run goes on without a cache, after a warning; it is an error
     only if the user named the folder.
@@ -60,11 +59,12 @@ def write(entry: str, arrays: official.Arrays, facts: dict[str, Any]) -> None:
     import safetensors.numpy
 
     path = _path(entry)
+    facts = {"verified": verified, "sha256": _checksum(arrays)}
     # Serialised by the library, written by us: an OSError says what went wrong.
     content = safetensors.numpy.save(
         {key: np.ascontiguousarray(a) for key, a in arrays._asdict().items()},
-        # One entry, since the library writes several in any order.
-        metadata={"facts": json.dumps({**facts, "sha256": _checksum(arrays)})},
+        # A single entry, since the library writes several in any order.
+        metadata={"facts": json.dumps(facts)},
     )
     try:
         atomic.write_bytes(path, content)
@@ -76,6 +76,15 @@ def write(entry: str, arrays: official.Arrays, facts: dict[str, Any]) -> None:
                 f"{len(content) // 2**20 + 1} MB free"
             ) from None
         logging.warning("%s; the next start will decode again", message)
+
+
+def _check_facts(facts: object, arrays: official.Arrays) -> bool:
+    """Whether the arrays are verified; ValueError if the facts are not about them."""
+    match facts:
+        case {"verified": bool(verified), "sha256": str(checksum)}:
+            if checksum == _checksum(arrays):
+                return verified
+    raise ValueError("checksum differs")
 
 
 def _path(entry: str) -> pathlib.Path:

@@ -1,18 +1,18 @@
-"""What is known of the datasets before one is read: classes, sizes and checksums."""
+"""What is known of the datasets before they are read: classes, sizes and checksums."""
 
 import dataclasses
 
 
 @dataclasses.dataclass(frozen=True)
 class Definition:
-    """One dataset."""
+    """What a dataset must be like."""
 
     class_names: tuple[str, ...]
     image_shape: tuple[int, ...]
     train_size: int
     test_size: int
     home: str  # where a user finds the files
-    # Of the training and the test split (see data.py), whatever files they came in;
+    # Of the training and the test split (see verify.py), whatever files they came in;
     # None where only the files' own checksums are known.
     digests: tuple[str, str] | None = None
 

@@ -1,13 +1,13 @@
 """A look at a dataset: its facts as text, and a contact sheet of its images.
 
 Prints where the data came from, its sizes, classes and statistics, and draws ten
-training images of each class: one sees whether they are upright and labelled right.
+training images of each class, which shows whether they are upright and labelled right.
 """
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from ffjax import data
+from ffjax.data.dataset import Dataset
 
 PER_CLASS = 10
 _CELL = 64  # pixels, at least, of an image on the sheet
@@ -15,7 +15,7 @@ _GAP = 4
 _FONT_SIZE = 20
 
 
-def describe(dataset: data.Dataset) -> str:
+def describe(dataset: Dataset) -> str:
     """Source, sizes, classes and statistics as text."""
     files = "".join(f"\n  {f}  {c}" for f, c in dataset.source["files"].items())
     kind = dataset.source["kind"]
@@ -35,13 +35,13 @@ def describe(dataset: data.Dataset) -> str:
         f"{' x '.join(map(str, dataset.image_shape))}\n"
         f"source: {kind}; files with SHA-256:{files}\n"
         f"mean: {_numbers(dataset.mean)}   std: {_numbers(dataset.std)}   "
-        "(training images, per channel)\n"
+        "(training images / 255, per channel)\n"
         f"      {'class':{width}}  {'training':>8}  {'test':>8}{rows}\n"
         f"      {'all':{width}}  {train.sum():>8,}  {test.sum():>8,}"
     )
 
 
-def draw(dataset: data.Dataset) -> Image.Image:
+def draw(dataset: Dataset) -> Image.Image:
     """The contact sheet: a row for each class, with its first training images."""
     height, width, *_ = (*([1] * (len(dataset.image_shape) == 1)), *dataset.image_shape)
     scale = max(1, round(_CELL / max(height, width)))
@@ -69,15 +69,16 @@ def draw(dataset: data.Dataset) -> Image.Image:
     return sheet
 
 
-def _pixels(dataset: data.Dataset, images: np.ndarray) -> np.ndarray:
+def _pixels(dataset: Dataset, images: np.ndarray) -> np.ndarray:
     """The normalised images as 0..255 again, in their shape."""
     values = images.reshape(-1, len(dataset.mean)) * dataset.std + dataset.mean
     low, high = values.min(), values.max()
-    if low < -0.01 or high > 1.01:  # a user's own floats, in a range of their own
+    # A user's own images may have a range of their own, such as 0 to 1 in place of 255.
+    if low < high and not (low > -0.01 and 0.1 < high < 1.01):
         values = (values - low) / (high - low)
     pixels = np.clip(np.round(values * 255), 0, 255).astype(np.uint8)
     return pixels.reshape(-1, *dataset.image_shape)
 
 
 def _numbers(values: tuple[float, ...]) -> str:
-    return ", ".join(f"{value:.4f}" for value in values)
+    return ", ".join(f"{value:.4g}" for value in values)

@@ -1,11 +1,27 @@
-"""Goodness functions: activations -> one number that says how well a layer likes them."""
+r"""Goodness functions: activations -> one number that says how well a layer likes them.
 
-from ffjax.goodness.functions import (
+A goodness function is pure and reduces the last axis of h, of width d; every leading
+axis is a batch axis. Its keyword arguments are its parameters, and their defaults are
+the paper's. To add your own, decorate it with ``register`` in a file of yours:
+
+    import jax.numpy as jnp
+    from ffjax.goodness import register
+
+    @register
+    def l4_over_l2(h):
+        return jnp.mean(h**4, axis=-1) / (jnp.mean(h**2, axis=-1) + 1e-8) ** 2
+
+and train it with ``--config.goodness=my_module:l4_over_l2``, or from Python:
+``make("my_module:l4_over_l2")``. It is swept, reported and compared like the others.
+"""
+
+# Imported for what it does: it enters the thirteen functions into GOODNESS.
+from ffjax.goodness import functions as _functions  # noqa: F401
+from ffjax.goodness.registry import (
     GOODNESS,
     Definition,
     Goodness,
     State,
-    allowed_values,
     check_param,
     find,
     make,
@@ -18,7 +34,6 @@ __all__ = [
     "Definition",
     "Goodness",
     "State",
-    "allowed_values",
     "check_param",
     "find",
     "make",

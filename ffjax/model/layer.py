@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from ffjax.model import normalise
+from ffjax.model import normalise, product
 
 Activation = Callable[[jax.Array], jax.Array]
 
@@ -59,6 +59,7 @@ class Layer(nn.Module):
     norm_gate: bool | None
     label_site: LabelSite
     num_classes: int
+    precision: product.Precision = "float32"
 
     @nn.compact
     def __call__(
@@ -77,7 +78,7 @@ class Layer(nn.Module):
           with K in front where it depends on the label.
         """
         if self.label_site == "input":
-            x, amplitude = x[..., :-1], x[..., -1:]
+            x, amplitude = x[..., :-1], x[..., -1:].astype(jnp.float32)
             fan_in = x.shape[-1] + self.num_classes
             before = _add(self._dense(x, fan_in), self._shift(label, fan_in), amplitude)
         else:
@@ -95,7 +96,9 @@ class Layer(nn.Module):
         kernel = self.param("kernel", _uniform(fan_in), (x.shape[-1], self.width))
         bias = self.param("bias", _uniform(fan_in), (self.width,))
         # Leading axes of length 1, because tests forbid silent rank promotion.
-        return _product(x, kernel) + bias.reshape((1,) * (x.ndim - 1) + bias.shape)
+        row = bias.reshape((1,) * (x.ndim - 1) + bias.shape)
+        products: Any = product.dense(x, kernel, self.precision)
+        return products + row
 
     def _shift(self, label: jax.Array, fan_in: int) -> jax.Array:
         shape = (self.num_classes, self.width)
@@ -103,7 +106,8 @@ class Layer(nn.Module):
         # A product with one-hot rows, not a lookup: its gradient is a small product
         # too, where a lookup's is a serial scatter. Flat, because the gradient of a
         # product with two leading axes is transposed in memory first.
-        rows = jax.nn.one_hot(label.reshape(-1), self.num_classes) @ label_kernel
+        chosen = jax.nn.one_hot(label.reshape(-1), self.num_classes)
+        rows = product.multiply(chosen, label_kernel)
         return rows.reshape(*label.shape, self.width)
 
 
@@ -117,30 +121,6 @@ def _add(h: jax.Array, shift: jax.Array, factor: jax.Array | float = 1.0) -> jax
     if shift.ndim == h.ndim:
         return h + factor * shift
     return jnp.stack([h + factor * one for one in shift])
-
-
-@jax.custom_vjp
-def _product(x: jax.Array, kernel: jax.Array) -> jax.Array:
-    """x @ kernel, with a gradient that is as fast as the product itself on a CPU.
-
-    For x' g XLA's product reads x against the grain, which costs a fifth of its speed.
-    A transposed copy costs a fiftieth; the barrier keeps XLA from undoing it.
-    """
-    return x @ kernel
-
-
-def _product_forward(x, kernel):
-    return x @ kernel, (x, kernel)
-
-
-def _product_backward(saved, g):
-    x, kernel = saved
-    rows = x.reshape(-1, x.shape[-1])
-    columns = jax.lax.optimization_barrier(rows.T)
-    return g @ kernel.T, columns @ g.reshape(-1, g.shape[-1])
-
-
-_product.defvjp(_product_forward, _product_backward)
 
 
 def _uniform(fan_in: int) -> nn.initializers.Initializer:

@@ -1,4 +1,4 @@
-"""The two normalisations of the paper, both safe at a zero vector."""
+"""Centring and normalising over the last axis; all are safe at a zero vector."""
 
 import jax
 import jax.numpy as jnp

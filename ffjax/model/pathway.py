@@ -11,8 +11,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ffjax.goodness import Goodness
-from ffjax.model import normalise
+from ffjax.goodness import Goodness, State
+from ffjax.model import normalise, product
 from ffjax.model.layer import LabelSite, Layer
 
 Params = Any
@@ -66,6 +66,7 @@ class Architecture:
       label_scale: of the label in the input.
       normalisation: a name in NORMALISATIONS.
       ensemble: a name in ``evaluate.ENSEMBLES``.
+      precision: of the operands of matrix products.
     """
 
     pathway: str
@@ -77,10 +78,12 @@ class Architecture:
     label_scale: float
     normalisation: str = "l2"
     ensemble: str = "all"
+    precision: product.Precision = "float32"
 
     def normalise(self, x: jax.Array) -> jax.Array:
-        """What is done to the inputs of every layer."""
-        return NORMALISATIONS[self.normalisation](x)
+        """What is done to the inputs of every layer, in the type of its products."""
+        normal = NORMALISATIONS[self.normalisation](x)
+        return normal.astype(product.storage_type(self.precision))
 
     def layer(self, index: int) -> Layer:
         """The linen module of one layer."""
@@ -91,6 +94,7 @@ class Architecture:
             norm_gate=self.norm_gate,
             label_site=pathway.first_site if index == 0 else pathway.later_site,
             num_classes=self.num_classes,
+            precision=self.precision,
         )
 
     @property
@@ -154,7 +158,7 @@ def score(
     arch: Architecture,
     index: int,
     params: Params,
-    goodness_state: Any,
+    goodness_state: State,
     x: jax.Array,
     labels: jax.Array,
     gate_on: jax.Array | None = None,
@@ -262,9 +266,10 @@ def chunk_size(arch: Architecture) -> int:
 
 
 def stored_bytes(arch: Architecture, index: int, num_examples: int) -> int:
-    """The bytes of layer ``index``'s inputs for the whole training set, in float32."""
+    """The bytes of layer ``index``'s inputs for the whole training set."""
     copies = arch.num_classes if arch.carries_label else 1
-    return 4 * num_examples * copies * arch.widths[index - 1]
+    size = product.storage_type(arch.precision).itemsize
+    return size * num_examples * copies * arch.widths[index - 1]
 
 
 def input_width(arch: Architecture, lower: Sequence[Params], inputs: jax.Array) -> int:

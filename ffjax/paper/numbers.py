@@ -11,7 +11,6 @@ import dataclasses
 import functools
 import math
 from importlib import resources
-from typing import Any
 
 from ffjax.config import spec as spec_lib
 from ffjax.config.spec import RunSpec
@@ -66,6 +65,7 @@ _TRUST = (
 class Row:
     """One accuracy that the paper prints."""
 
+    number: int  # its place in the file, from 0
     table: str
     dataset: str
     num_layers: int
@@ -103,7 +103,8 @@ class Row:
 def _rows() -> tuple[Row, ...]:
     source = resources.files("ffjax.paper") / "results.csv"
     lines = source.read_text(encoding="utf-8").splitlines()
-    return tuple(_parse(line) for line in csv.DictReader(lines))
+    table = csv.DictReader(lines)
+    return tuple(_parse(number, line) for number, line in enumerate(table))
 
 
 @functools.cache
@@ -189,14 +190,14 @@ def _same_method(row: Row, spec: RunSpec) -> bool:
     return close(getattr(row, name), default if given is None else given)
 
 
-def close(a: Any, b: Any) -> bool:
+def close(a: object, b: object) -> bool:
     """Whether two values are equal, or numbers that differ by rounding alone."""
     if isinstance(a, float) and isinstance(b, int | float):
         return math.isclose(a, b, rel_tol=1e-6, abs_tol=1e-12)
     return a == b
 
 
-def _parse(line: dict[str, str]) -> Row:
+def _parse(number: int, line: dict[str, str]) -> Row:
     num_layers, width = line["architecture"].split("x")
     name, default = DEFAULTS.get(line["goodness"], (None, None))
     given = {
@@ -212,6 +213,7 @@ def _parse(line: dict[str, str]) -> Row:
         tuple(range(42, 47)) if line["seeds"] == "5 seeds" else (int(line["seeds"]),)
     )
     return Row(
+        number=number,
         table=line["table"],
         dataset=line["dataset"],
         num_layers=int(num_layers),

@@ -70,6 +70,8 @@ class Worker:
             outcomes = [error] * len(runs)
         else:
             workdir.say_once(describe(dataset))
+            if note := machine.precision_note(spec.precision, self._machine):
+                workdir.say_once(note)
             self._programs.use(runs)
             kept = [self._kept(run, dataset) for run in runs]
             outcomes = attempt.attempt(

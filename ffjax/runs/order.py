@@ -1,4 +1,4 @@
-"""Which runs there are, in which order, which of them go together, and which shard has them.
+"""Which runs there are, in which order, in which groups, and in which shard.
 
 Nothing here runs anything: a grid is put in order, cut into groups that one program can
 train, and split into shards for machines that know nothing of each other.
@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from ffjax.config import Cell, RunSpec
 from ffjax.errors import UserError
+from ffjax.paper import numbers
 from ffjax.runs import cost
 
 
@@ -84,6 +85,39 @@ def ordered(cells: Iterable[Cell]) -> list[Run]:
         ],
     )
     return [Run(cell, seed) for cell in by_rank for seed in cell.seeds]
+
+
+def by_value(cells: Iterable[Cell]) -> list[Run]:
+    """All runs, those first that settle most of the paper's numbers per hour.
+
+    A number that several runs measure, such as the better of two gates, is settled by
+    the first of them; a mean over seeds, in equal parts by its seeds. So whoever stops
+    early has as much of the paper as the time allows.
+    """
+    left = ordered(cells)
+    hours = [cost.cpu_seconds(run.spec) / 3600 for run in left]
+    rows = [_settled(run) for run in left]
+    known: set[tuple[int, int]] = set()
+    chosen: list[Run] = []
+    while left:
+        values = [
+            sum(share for key, share in of_run.items() if key not in known) / hour
+            for of_run, hour in zip(rows, hours, strict=True)
+        ]
+        best = values.index(max(values))  # the first of equals, so that programs stay
+        known |= set(rows.pop(best))
+        hours.pop(best)
+        chosen.append(left.pop(best))
+    return chosen
+
+
+def _settled(run: Run) -> dict[tuple[int, int], float]:
+    """Which numbers of the paper a run settles, and what part of each."""
+    return {
+        (row.number, run.seed if len(row.seeds) > 1 else 0): 1 / len(row.seeds)
+        for row in numbers.matching(run.spec)
+        if run.seed in row.seeds
+    }
 
 
 def groups(

@@ -27,7 +27,7 @@ from absl import flags
 import ffjax
 from ffjax.config.spec import RunSpec, Way
 from ffjax.data import Dataset
-from ffjax.errors import UserError
+from ffjax.errors import UserError, number, optional
 from ffjax.paper.names import count
 from ffjax.runs import attempt, cost, order
 from ffjax.runs.attempt import Outcome
@@ -78,10 +78,22 @@ def define_flags() -> None:
     )  # fmt: skip
 
 
+# The flags' own bounds let NaN and infinity through.
+_CPUS = number(lambda value: 0.01 <= value <= 1e6, "a number from 0.01 to 1e6")
+_GPUS = optional(
+    number(
+        lambda value: 0 <= value <= 1 or (value <= 1000 and value == int(value)),
+        "a number from 0 to 1, or a whole one up to 1000",
+    )
+)
+
+
 def from_flags() -> Ray | None:
     """What the flags say; None if the runs are to stay in this process."""
     values = flags.FLAGS
     if values.runner == "ray":
+        _CPUS.check("ray_cpus", values.ray_cpus)
+        _GPUS.check("ray_gpus", values.ray_gpus)
         return Ray(
             values.ray_address, values.ray_cpus, values.ray_gpus, values.max_retries
         )
@@ -121,7 +133,7 @@ class Driver:
 
     def work(self) -> None:
         """Returns when every run has a record or has failed."""
-        pending = self._workdir.open()
+        pending = self._workdir.open(runs_here=False)
         if not pending:
             return
         with _connected(self._cluster, pending) as ray:
@@ -332,7 +344,7 @@ def _portable(outcome: Outcome) -> Outcome:
     """An exception that can be sent, whatever it is made of."""
     if not isinstance(outcome, Exception) or type(outcome) is UserError:
         return outcome
-    error = WorkerError(f"{type(outcome).__name__}: {outcome}")
+    error = WorkerError(attempt.describe(outcome))
     error.add_note("".join(traceback.format_exception(outcome)))
     return error
 
@@ -345,26 +357,20 @@ def _nodes(ray: Any) -> list[dict[str, float]]:
 @contextlib.contextmanager
 def _connected(cluster: Ray, runs: Sequence[Run]) -> Iterator[Any]:
     """Ray, connected to the cluster; workers get the code of this process."""
-    try:
-        import ray
-    except ImportError:
-        raise UserError(
-            "runner='ray': Ray is not installed; pip install 'ffjax[ray]'"
-        ) from None
     address = cluster.address or os.environ.get("RAY_ADDRESS", "")
     _check_address(address)
-    with tempfile.TemporaryDirectory(prefix="ffjax-code-") as folder:
-        _collect_code(pathlib.Path(folder), runs)
+    ray = _import_ray(on_loopback=not address)
+    with contextlib.ExitStack() as stack:
+        code = stack.enter_context(tempfile.TemporaryDirectory(prefix="ffjax-code-"))
+        _collect_code(pathlib.Path(code), runs)
         settings = {
             "address": address or "local",
-            "runtime_env": {
-                "working_dir": folder,
-                "env_vars": _environment(cluster),
-            },
+            "runtime_env": {"working_dir": code, "env_vars": _environment(cluster)},
             "log_to_driver": False,
             "logging_level": "error",
-            **({} if address else {"include_dashboard": False}),
         }
+        if not address:
+            settings |= {"include_dashboard": False, "_temp_dir": _private(stack)}
         problems: list[BaseException] = []
         answered, over = threading.Event(), threading.Event()
 
@@ -387,11 +393,39 @@ def _connected(cluster: Ray, runs: Sequence[Run]) -> Iterator[Any]:
         for error in problems:
             text = " ".join(f"{type(error).__name__}: {error}".split())
             raise UserError(f"{shown}: cannot connect ({text[:300]})")
+        try:
+            yield ray
+        finally:
+            ray.shutdown()
+            over.set()
+
+
+def _import_ray(on_loopback: bool) -> Any:
+    """Ray; a cluster that it starts may be for this machine only."""
+    if on_loopback:
+        # Read when Ray is imported. Off, as on a Mac, its servers listen on 127.0.0.1;
+        # on Linux nothing else keeps them from listening on all interfaces.
+        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
     try:
-        yield ray
-    finally:
-        ray.shutdown()
-        over.set()
+        import ray
+    except ImportError:
+        raise UserError(
+            "runner='ray': Ray is not installed; pip install 'ffjax[ray]'"
+        ) from None
+    return ray
+
+
+def _private(stack: contextlib.ExitStack) -> str:
+    """A folder for the sockets, logs and code of a cluster, closed to other users.
+
+    Ray opens its own folder to all, so that it lies in one that is not. Both have short
+    names, because the path of a socket may have no more than 107 letters.
+    """
+    parent = "/tmp" if os.path.isdir("/tmp") else None
+    folder = tempfile.TemporaryDirectory(
+        prefix="ffjax-", dir=parent, ignore_cleanup_errors=True
+    )
+    return str(pathlib.Path(stack.enter_context(folder)) / "ray")
 
 
 def _environment(cluster: Ray) -> dict[str, str]:

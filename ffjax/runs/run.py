@@ -49,7 +49,8 @@ def run(
       KeyboardInterrupt: after Ctrl-C or SIGTERM, when all is left in order.
     """
     workdir.prepare(path)
-    runs = order.ordered(cells)
+    arrange = order.by_value if way.order == "value" else order.ordered
+    runs = arrange(cells)
     with _ending_as_interrupt(), contextlib.ExitStack() as stack:
         work = sum(cost.cpu_seconds(run.spec) for run in runs)
         display = stack.enter_context(Display(len(runs), work, is_grid=is_grid))
@@ -79,17 +80,20 @@ class _ReportTimer:
         self._path = path
         self._display = display
         self._due = time.monotonic() + _REPORT_SECONDS
+        self._has_failed = False
 
     def draw(self) -> None:
         if not self._display.is_grid or time.monotonic() < self._due:
             return
-        from ffjax import report  # a single run does without
-
         started = time.monotonic()
         try:
+            from ffjax import report  # a single run does without
+
             report.write(self._path, figures=False)
         except Exception as error:  # the runs matter more
-            self._display.print(f"the report could not be drawn ({error!r})")
+            if not self._has_failed:
+                self._display.print(f"the report could not be drawn ({error!r})")
+            self._has_failed = True
         took = time.monotonic() - started
         self._due = time.monotonic() + max(_REPORT_SECONDS, 20 * took)
 

@@ -13,14 +13,16 @@ import numpy as np
 import optax
 from flax import linen as nn
 
-from ffjax.model import layer
+from ffjax.model import layer, product
 from ffjax.model.pathway import Params
-from ffjax.training.networks import OnEpochs
-from ffjax.training.optimizer import Training
+from ffjax.training.networks import Look, OnEpochs
+from ffjax.training.optimizer import Training, bias_corrections
 from ffjax.training.program import (
     LayerState,
+    Stops,
     TrainedLayer,
     finish_layer,
+    num_slots,
     run_epochs,
     shuffle,
 )
@@ -36,6 +38,7 @@ class Network(nn.Module):
     activation: str
     norm_gate: bool
     num_classes: int
+    precision: product.Precision = "float32"
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -43,9 +46,19 @@ class Network(nn.Module):
         no_label = jnp.zeros(x.shape[:-1], jnp.int32)
         for width in self.widths:
             x, _ = layer.Layer(
-                width, self.activation, self.norm_gate, "none", self.num_classes
+                width=width,
+                activation=self.activation,
+                norm_gate=self.norm_gate,
+                label_site="none",
+                num_classes=self.num_classes,
+                precision=self.precision,
             )(x, no_label)
-        return nn.Dense(self.num_classes, kernel_init=_HEAD_INIT)(x)
+        head = nn.Dense(
+            self.num_classes,
+            kernel_init=_HEAD_INIT,
+            precision=jax.lax.Precision.HIGHEST,
+        )
+        return head(x)
 
 
 @functools.partial(
@@ -67,7 +80,7 @@ def train_epochs(
 ) -> tuple[LayerState, jax.Array]:
     """Trains the network from epoch ``first`` up to ``last``: see ``program``'s."""
     images, labels = examples
-    num_steps = losses.shape[0] * training.num_batches(labels.shape[0])
+    num_steps = training.epochs * training.num_batches(labels.shape[0])
     tx = training.optimizer.make(learning_rate, num_steps)
 
     def loss_of(params, rows):
@@ -76,9 +89,12 @@ def train_epochs(
             optax.softmax_cross_entropy_with_integer_labels(logits, labels[rows])
         )
 
-    def run_step(state: LayerState, rows):
+    def run_step(state: LayerState, batch):
+        rows, corrections = batch
         loss, grads = jax.value_and_grad(loss_of)(state.params, rows)
-        updates, opt_state = tx.update(grads, state.opt_state, state.params)
+        updates, opt_state = tx.update(
+            grads, state.opt_state, state.params, corrections=corrections
+        )
         params = optax.apply_updates(state.params, updates)
         return LayerState(params, opt_state, ()), loss
 
@@ -86,7 +102,8 @@ def train_epochs(
         state, losses = carry
         order_key = jax.random.fold_in(key, epoch)
         order = shuffle(order_key, labels.shape[0], training.batch_size)
-        state, step_losses = jax.lax.scan(run_step, state, order)
+        batches = (order, bias_corrections(epoch, len(order)))
+        state, step_losses = jax.lax.scan(run_step, state, batches)
         return state, losses.at[epoch].set(jnp.mean(step_losses))
 
     return jax.lax.fori_loop(first, last, run_epoch, (state, losses))
@@ -108,6 +125,7 @@ def train_network(
     training: Training,
     *,
     on_epochs: OnEpochs | None = None,
+    look: Look | None = None,
 ) -> TrainedLayer:
     """Trains a network; all of it comes back as one layer.
 
@@ -118,6 +136,7 @@ def train_network(
       labels: (N,) integers in 0..C-1.
       training: how; threshold and objective have no meaning here.
       on_epochs: called with progress, as for layer 0.
+      look: called with the logits (N, 1, C) of the network so far, as for layer 0.
     """
     init_key, train_key = jax.random.split(key)
     examples = jnp.asarray(images), jnp.asarray(labels, jnp.int32)
@@ -136,9 +155,18 @@ def train_network(
         )
 
     report = None if on_epochs is None else functools.partial(on_epochs, 0)
+    stops = None
+    if look is not None:
+        seen, call = jnp.asarray(look.images), look.call
+        stops = Stops(
+            look.every,
+            lambda epochs, state: call(
+                0, epochs, [score_images(network, state.params, seen)]
+            ),
+        )
     state = init(network, init_key, images.shape[-1], training)
-    losses = jnp.full((training.epochs,), jnp.nan, jnp.float32)
-    state, done = run_epochs(span, state, losses, report)
+    losses = jnp.full((num_slots(training.epochs),), jnp.nan, jnp.float32)
+    state, done = run_epochs(span, state, losses, training.epochs, report, stops)
     return finish_layer(state.params, (), done)
 
 

@@ -7,8 +7,10 @@ import pathlib
 import platform
 import re
 import warnings
+from typing import Any
 
 import jax
+from jax.experimental.compilation_cache import compilation_cache
 
 from ffjax.data import cache
 from ffjax.errors import UserError
@@ -23,7 +25,7 @@ class Machine:
       memory: bytes of each device that this process may use.
     """
 
-    devices: tuple[jax.Device, ...]
+    devices: tuple[Any, ...]  # jax.Device is no type to pyright
     memory: float
 
     @property
@@ -68,6 +70,37 @@ def here(num_devices: int = 0, share: float = 1.0) -> Machine:
     return Machine(tuple(devices), share * memory)
 
 
+def check_precision(precision: str, machine: Machine) -> None:
+    """Raises a UserError for a precision that the devices do not have."""
+    if precision == "tensorfloat32" and machine.is_cpu:
+        raise UserError(
+            "precision='tensorfloat32': needs a GPU; a CPU has float32 and bfloat16"
+        )
+
+
+def precision_note(precision: str, machine: Machine) -> str:
+    """What to say of a precision that brings no speed here; empty if it does."""
+    if precision != "bfloat16" or not machine.is_cpu:
+        return ""
+    features = " ".join(_cpu_features())
+    if re.search(r"\b(avx512_bf16|amx_bf16|bf16)\b", features):
+        return ""
+    return (
+        "precision='bfloat16': this processor has no instructions for it (AVX512-BF16 "
+        "or AMX), so float32 may be faster"
+    )
+
+
+def _cpu_features() -> list[str]:
+    """The lines in which the system lists what its processors can do."""
+    try:
+        about = pathlib.Path("/proc/cpuinfo").read_text()
+    except OSError:
+        about = platform.processor()
+    lines = set(re.findall(r"^(?:flags|Features)\s*:.*", about, re.MULTILINE))
+    return sorted(lines) or [about]
+
+
 def use_compilation_cache() -> None:
     """Lets this process reuse what earlier ones compiled; a user's own cache stays.
 
@@ -78,20 +111,15 @@ def use_compilation_cache() -> None:
         return
     # Programs for a CPU may use instructions that another one lacks, and a home folder
     # may be shared by different machines.
-    try:
-        about = pathlib.Path("/proc/cpuinfo").read_text()
-    except OSError:
-        about = platform.processor()
-    features = sorted(
-        set(re.findall(r"^(?:flags|Features)\s*:.*", about, re.MULTILINE))
-    )
-    kind = hashlib.sha256("".join(features or [about]).encode()).hexdigest()[:12]
+    kind = hashlib.sha256("".join(_cpu_features()).encode()).hexdigest()[:12]
     folder = cache.folder() / "xla" / f"{platform.machine()}-{kind}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:
         return  # it only saves time
     jax.config.update("jax_compilation_cache_dir", str(folder))
+    # JAX asks once whether there is a cache, when it first compiles.
+    compilation_cache.reset_cache()
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
     # An entry that a killed process left unfinished is compiled again.
     warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation")

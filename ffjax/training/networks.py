@@ -9,6 +9,7 @@ no stacked products.
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -20,14 +21,22 @@ from absl import logging
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ffjax.errors import UserError
+from ffjax.goodness import State
 from ffjax.model import evaluate, pathway
 from ffjax.model.pathway import Architecture, Params
 from ffjax.training import program as program_lib
-from ffjax.training.machine import Machine
+from ffjax.training.machine import Machine, check_precision
 from ffjax.training.optimizer import Training
-from ffjax.training.program import Examples, Hyper, LayerState, Program, TrainedLayer
+from ffjax.training.program import (
+    Examples,
+    Hyper,
+    LayerState,
+    Program,
+    Stops,
+    TrainedLayer,
+)
 
-_AXIS = "member"
+AXIS = "member"  # of the mesh: what is spread over devices
 _T = TypeVar("_T")
 
 
@@ -53,6 +62,23 @@ OnEpochs = Callable[[int, np.ndarray], None]
 OnLayer = Callable[[int, list[TrainedLayer | None]], None]
 
 
+class Look(NamedTuple):
+    """Looks at the networks while they are trained; training is the same to the bit.
+
+    A look costs a pass of its images through the layers so far, and their number of
+    layers a compilation.
+
+    Attributes:
+      every: epochs of a layer between two looks; the last is after its last epoch.
+      images: (N, D) float32 to be scored.
+      call: called with (layer, its epochs so far, scores (N, L + 1, C) of each member).
+    """
+
+    every: int
+    images: np.ndarray
+    call: Callable[[int, int, list[jax.Array]], None]
+
+
 def train_networks(
     arch: Architecture,
     members: Sequence[Member],
@@ -62,6 +88,7 @@ def train_networks(
     *,
     on_epochs: OnEpochs | None = None,
     on_layer: OnLayer | None = None,
+    look: Look | None = None,
 ) -> list[list[TrainedLayer]]:
     """Trains all layers of all members in order; a network ends where it diverges.
 
@@ -73,9 +100,11 @@ def train_networks(
       machine: the devices over which to spread them, and their memory.
       on_epochs: called with progress: the mean of the members' losses.
       on_layer: called with each layer as it is finished.
+      look: called with how the networks score images meanwhile.
     """
     chex.assert_rank(images, 2)
     chex.assert_shape(labels, (len(images),))
+    check_precision(arch.precision, machine)
     check_memory(arch, members[0].training, images.shape, machine)
     group = _Group(arch, members, machine.devices)
     inputs = _Inputs(group, images, labels, machine.memory_budget)
@@ -87,10 +116,13 @@ def train_networks(
             inputs.advance(index)
         if index < known:
             layers = [member.trained[index] for member in group.padded]
-            inputs.below.append(group.place([layer.params for layer in layers]))
+            inputs.add_layer(
+                group.place([layer.params for layer in layers]),
+                group.place([layer.goodness_state for layer in layers]),
+            )
         else:
-            state, losses = _train_layer(group, index, inputs.examples(), on_epochs)
-            inputs.below.append(state.params)
+            state, losses = _train_layer(group, index, inputs, on_epochs, look)
+            inputs.add_layer(state.params, state.goodness_state)
             layers = _finish(state, losses)
         # What diverged is carried along, for an unchanged program, and left out.
         new = [
@@ -111,7 +143,7 @@ def score_networks(
     members: Sequence[Member],
     networks: Sequence[Sequence[TrainedLayer]],
     images: np.ndarray,
-    devices: Sequence[jax.Device],
+    devices: Sequence[Any],
 ) -> list[jax.Array]:
     """``evaluate.score_images`` for each network, (N, L + 1, C).
 
@@ -129,7 +161,7 @@ def score_networks(
             layers = [networks[at][index] for at in filled]
             params.append(group.place([layer.params for layer in layers]))
             states.append(group.place([layer.goodness_state for layer in layers]))
-        stacked = _score_images(
+        stacked = score_members(
             params,
             states,
             group.share(images),
@@ -165,7 +197,7 @@ def member_bytes(
     )
     sizes = [
         (below + arch.num_classes + 1) * width
-        for below, width in zip(widths, widths[1:], strict=False)
+        for below, width in itertools.pairwise(widths)
     ]
     activations = 16 * training.batch_size * max(arch.widths)
     return stored, 4 * (sum(sizes) + 3 * max(sizes) + activations)
@@ -193,12 +225,13 @@ class _Group:
         self,
         arch: Architecture,
         members: Sequence[Member],
-        devices: Sequence[jax.Device],
+        devices: Sequence[Any],
     ):
         num_local = -(-len(members) // len(devices))
         num_devices = -(-len(members) // num_local)
+        self.num_members = len(members)
         self.num_local = num_local
-        self.mesh = Mesh(np.array(devices[:num_devices]), (_AXIS,))
+        self.mesh = Mesh(np.array(devices[:num_devices]), (AXIS,))
         # Filled up to an equal number on each device.
         missing = num_local * num_devices - len(members)
         self.padded = [*members, *[members[-1]] * missing]
@@ -221,7 +254,7 @@ class _Group:
     def place(self, trees: Sequence[_T]) -> _T:
         """Stacks what each member has, spread over the devices."""
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
-        return jax.device_put(stacked, NamedSharding(self.mesh, PartitionSpec(_AXIS)))
+        return jax.device_put(stacked, NamedSharding(self.mesh, PartitionSpec(AXIS)))
 
     def share(self, array: np.ndarray | jax.Array) -> jax.Array:
         """An array that all members read, on each device."""
@@ -234,18 +267,25 @@ class _Inputs:
 
     Attributes:
       below: of each layer below, the parameters of all members.
+      states: of each layer below, the goodness function's state.
     """
 
     def __init__(
         self, group: _Group, images: np.ndarray, labels: np.ndarray, budget: float
     ):
         self.below: list[Params] = []
+        self.states: list[State] = []
         self._group = group
         self._budget = budget
         self._labels = group.share(np.asarray(labels, np.int32))
         self._encoded = group.share(pathway.encode(group.arch, jnp.asarray(images)))
         self._inputs = self._encoded
         self._is_recomputed = False
+
+    def add_layer(self, params: Params, goodness_state: State) -> None:
+        """Puts a trained layer on top."""
+        self.below.append(params)
+        self.states.append(goodness_state)
 
     def advance(self, index: int) -> None:
         """Goes on from layer ``index - 1``, which is trained, to layer ``index``."""
@@ -254,7 +294,7 @@ class _Inputs:
         needed = self._group.num_local * stored
         if not self._is_recomputed and needed <= self._budget:
             below, of_below = pathway.as_program(arch, index - 1)
-            self._inputs = _advance(
+            self._inputs = advance_members(
                 self.below[-1],
                 self._inputs,
                 self._group.hyper.gate_on,
@@ -282,9 +322,13 @@ class _Inputs:
 
 
 def _train_layer(
-    group: _Group, index: int, examples: Examples, on_epochs: OnEpochs | None
+    group: _Group,
+    index: int,
+    inputs: _Inputs,
+    on_epochs: OnEpochs | None,
+    look: Look | None,
 ) -> tuple[LayerState, np.ndarray]:
-    training = group.padded[0].training
+    training, examples = group.padded[0].training, inputs.examples()
     width = pathway.input_width(group.arch, examples.lower, examples.inputs)
     states, keys = [], []
     for member in group.padded:
@@ -298,7 +342,7 @@ def _train_layer(
     program = Program.of(group.arch, index, training, has_lower=bool(examples.lower))
 
     def span(state, losses, first, last):
-        return _train_epochs(
+        return train_members(
             state,
             losses,
             key,
@@ -315,11 +359,36 @@ def _train_layer(
         if on_epochs is not None:
             on_epochs(index, losses[sound if sound.any() else slice(None)].mean(axis=0))
 
-    losses = np.full((len(group.padded), training.epochs), np.nan, np.float32)
-    losses = jax.device_put(losses, NamedSharding(group.mesh, PartitionSpec(_AXIS)))
+    slots = program_lib.num_slots(training.epochs)
+    losses = np.full((len(group.padded), slots), np.nan, np.float32)
+    losses = jax.device_put(losses, NamedSharding(group.mesh, PartitionSpec(AXIS)))
     return program_lib.run_epochs(
-        span, group.place(states), losses, report if on_epochs else None
+        span,
+        group.place(states),
+        losses,
+        training.epochs,
+        report if on_epochs else None,
+        None if look is None else _stops(group, index, inputs, look),
     )
+
+
+def _stops(group: _Group, index: int, inputs: _Inputs, look: Look) -> Stops:
+    """The looks at a layer in training, on top of the layers below it."""
+    arch = dataclasses.replace(group.arch, widths=group.arch.widths[: index + 1])
+    images = group.share(look.images)
+
+    def call(epochs: int, state: LayerState) -> None:
+        scores = score_members(
+            [*inputs.below, state.params],
+            [*inputs.states, state.goodness_state],
+            images,
+            group.hyper.gate_on,
+            mesh=group.mesh,
+            arch=arch,
+        )
+        look.call(index, epochs, list(scores[: group.num_members]))
+
+    return Stops(look.every, call)
 
 
 def _finish(state: LayerState, losses: np.ndarray) -> list[TrainedLayer]:
@@ -327,28 +396,30 @@ def _finish(state: LayerState, losses: np.ndarray) -> list[TrainedLayer]:
     params, goodness_state = jax.device_get((state.params, state.goodness_state))
     layers = []
     for row in range(len(losses)):
-        own = jax.tree.map(lambda leaf, row=row: leaf[row], (params, goodness_state))
-        layers.append(program_lib.finish_layer(*own, losses[row]))
+        own, own_state = jax.tree.map(
+            lambda leaf, row=row: leaf[row], (params, goodness_state)
+        )
+        layers.append(program_lib.finish_layer(own, own_state, losses[row]))
     return layers
 
 
 @functools.partial(
     jax.jit, static_argnames=("mesh", "program"), donate_argnames=("state", "losses")
 )
-def _train_epochs(
+def train_members(
     state, losses, key, examples, hyper, first, last, *, mesh, program
 ):  # fmt: skip
     """``train_epochs`` of all members."""
     # Above the first layer, members have inputs of their own unless recomputed.
     own_inputs = 0 if program.index > 0 and not examples.lower else None
-    axes = (0, 0, 0, Examples(own_inputs, None, 0), 0, None, None)  # type: ignore[arg-type]
+    axes = (0, 0, 0, Examples(own_inputs, None, 0), 0, None, None)  # pyright: ignore[reportArgumentType]
     one = functools.partial(program_lib.train_epochs, program=program)
     arguments = (state, losses, key, examples, hyper, first, last)
     return _over_members(one, axes, mesh)(*arguments)
 
 
 @functools.partial(jax.jit, static_argnames=("mesh", "arch", "index"))
-def _advance(params, inputs, gate_on, *, mesh, arch, index):
+def advance_members(params, inputs, gate_on, *, mesh, arch, index):
     """``pathway.advance`` of all members."""
     one = functools.partial(pathway.advance, arch, index)
     own_inputs = 0 if index > 0 else None
@@ -356,7 +427,7 @@ def _advance(params, inputs, gate_on, *, mesh, arch, index):
 
 
 @functools.partial(jax.jit, static_argnames=("mesh", "arch"))
-def _score_images(params, goodness_states, images, gate_on, *, mesh, arch):
+def score_members(params, goodness_states, images, gate_on, *, mesh, arch):
     """``evaluate.score_images`` of all members."""
     one = functools.partial(evaluate.score_images, arch)
     arguments = (params, goodness_states, images, gate_on)
@@ -388,17 +459,17 @@ def _over_members(
         on_device,
         mesh=mesh,
         in_specs=jax.tree.map(
-            lambda axis: PartitionSpec() if axis is None else PartitionSpec(_AXIS),
+            lambda axis: PartitionSpec() if axis is None else PartitionSpec(AXIS),
             axes,
             is_leaf=lambda axis: axis is None,
         ),
-        out_specs=PartitionSpec(_AXIS),
+        out_specs=PartitionSpec(AXIS),
         check_vma=False,  # it does not know all that the layers are made of
     )
 
 
 def _where_own(axes, arguments, own, shared=lambda leaf: None):
-    """Applies ``own`` to what each member has of its own, and ``shared`` to the rest."""
+    """Applies ``own`` to what each member has for itself, ``shared`` to the rest."""
     return jax.tree.map(
         lambda axis, tree: jax.tree.map(shared if axis is None else own, tree),
         axes,

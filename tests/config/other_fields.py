@@ -18,6 +18,7 @@ OTHER = {
     },
     "num_layers": {"num_layers": 2},
     "width": {"width": 500},
+    "widths": {"widths": (300, 200)},
     "epochs": {"epochs": 61},
     "batch_size": {"batch_size": 100},
     "learning_rate": {"learning_rate": 2e-3},

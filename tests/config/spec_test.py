@@ -32,7 +32,7 @@ METHOD = {
     "p",
     "goodness_params",
 }
-SIZE = {"num_layers", "width"}
+SIZE = {"num_layers", "width", "widths"}
 FIELDS = [field.name for field in dataclasses.fields(RunSpec)]
 SETTINGS = [name for name in FIELDS if name not in METHOD | SIZE]
 
@@ -357,3 +357,32 @@ def test_a_functions_own_defaults_hold_unless_set(tmp_path, monkeypatch):
         assert spec.cell_id(other) != spec.cell_id(run)
     finally:
         goodness.GOODNESS.pop("third", None)
+
+
+def test_widths_are_a_size_said_in_one_way():
+    plain = make_spec(num_layers=2, width=500)
+    assert make_spec(widths=(500, 500)) == plain == make_spec(widths=[500, 500])
+    assert make_spec(widths=(), num_layers=2, width=500) == plain
+    other = make_spec(widths=[500, 300], width=7)
+    assert other.size == "500-300"
+    assert other.layer_widths == (500, 300)
+    assert other == make_spec(widths=(500, 300), num_layers=9)
+    assert spec.cell_id(other) != spec.cell_id(make_spec(widths=(300, 500)))
+    assert "-500_300-" in spec.cell_id(other)
+    assert make_spec(widths=(30, 20), trainer="backprop").num_layers == 2
+    # A size that is not the paper's measures none of its numbers.
+    assert numbers.matching(make_spec(widths=(2000,) * 4))
+    assert not numbers.matching(make_spec(widths=(2000, 2000, 2000, 1999)))
+
+
+@pytest.mark.parametrize("widths", [(0,), (5, -1), (1.5,), "500", (True,), [3, None]])
+def test_impossible_widths_are_refused(widths):
+    with pytest.raises(UserError, match="widths=.*: must be integers >= 1"):
+        make_spec(widths=widths)
+
+
+def test_widths_and_another_size_contradict_each_other():
+    run = make_spec(widths=(30, 20))
+    spec.check_used(run, {"widths": (30, 20), "num_layers": 2, "width": 30})
+    with pytest.raises(UserError, match=r"num_layers=3: does not go with widths"):
+        spec.check_used(run, {"widths": (30, 20), "num_layers": 3})

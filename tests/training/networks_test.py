@@ -252,12 +252,13 @@ def test_inputs_are_recomputed_where_memory_is_short(toy, name, monkeypatch):
     stored = pathway.stored_bytes(arch, 1, len(toy[1]))
     seen = []
 
-    def look(group, index, examples, on_epochs, train=networks._train_layer):
+    def look(group, index, inputs, *rest, train=networks._train_layer):
+        examples = inputs.examples()
         seen.append((examples.inputs.ndim, len(examples.lower)))
-        return train(group, index, examples, on_epochs)
+        return train(group, index, inputs, *rest)
 
-    def do_nothing(span, state, losses, report):
-        return state, np.zeros(losses.shape, np.float32)
+    def do_nothing(span, state, losses, epochs, *rest):
+        return state, np.zeros((len(losses), epochs), np.float32)
 
     monkeypatch.setattr(networks, "_train_layer", look)
     monkeypatch.setattr(program, "run_epochs", do_nothing)
@@ -325,11 +326,11 @@ def _check_devices(toy, sizes):
     used = []
     run_epochs = program.run_epochs
 
-    def look(span, state, losses, report):
+    def look(span, state, losses, *rest):
         used.append([(shard.device, shard.data.shape) for shard in _shards(losses)])
         for leaf in jax.tree.leaves(state):
             assert len(_shards(leaf)) == len(used[-1])
-        state, losses_done = run_epochs(span, state, losses, report)
+        state, losses_done = run_epochs(span, state, losses, *rest)
         for leaf in jax.tree.leaves(state):
             assert len(_shards(leaf)) == len(used[-1])
         return state, losses_done

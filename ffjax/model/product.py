@@ -1,0 +1,64 @@
+"""Matrix products in a chosen precision; sums are always float32.
+
+float32         true float32 on every device, as the paper's framework has it
+tensorfloat32   operands rounded to 10 bits of mantissa by a GPU's tensor cores
+bfloat16        operands rounded to 7 bits of mantissa, twice as fast on a new CPU
+"""
+
+import functools
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+
+Precision = Literal["float32", "tensorfloat32", "bfloat16"]
+
+# What a GPU may make of float32 operands; a CPU has no choice. Operands that are
+# bfloat16 already leave none.
+_ALGORITHMS = {
+    "float32": jax.lax.Precision.HIGHEST,
+    "tensorfloat32": jax.lax.DotAlgorithmPreset.TF32_TF32_F32,
+    "bfloat16": None,
+}
+
+
+def storage_type(precision: str) -> jnp.dtype:
+    """The type in which inputs of layers are kept: that of the operands."""
+    return jnp.dtype(jnp.bfloat16 if precision == "bfloat16" else jnp.float32)
+
+
+def multiply(x: jax.Array, y: jax.Array, precision: str = "float32") -> jax.Array:
+    """x @ y in float32 from operands of the given precision: (..., n) x (n, m)."""
+    if precision == "bfloat16":
+        x, y = x.astype(jnp.bfloat16), y.astype(jnp.bfloat16)
+    return jnp.matmul(
+        x,
+        y,
+        precision=_ALGORITHMS[precision],
+        preferred_element_type=jnp.promote_types(x.dtype, jnp.float32),
+    )
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
+def dense(x: jax.Array, kernel: jax.Array, precision: str) -> jax.Array:
+    """x @ kernel, with a gradient that is as fast as the product itself on a CPU.
+
+    For x' g XLA's product reads x against the grain, which costs a fifth of its speed
+    on a CPU. A transposed copy costs a fiftieth; the barrier keeps XLA from undoing it.
+    """
+    return multiply(x, kernel, precision)
+
+
+def _dense_forward(x, kernel, precision):
+    return multiply(x, kernel, precision), (x, kernel)
+
+
+def _dense_backward(precision, saved, g):
+    x, kernel = saved
+    rows = x.reshape(-1, x.shape[-1])
+    columns = jax.lax.optimization_barrier(rows.T)
+    down = multiply(g, kernel.T, precision).astype(x.dtype)
+    return down, multiply(columns, g.reshape(-1, g.shape[-1]), precision)
+
+
+dense.defvjp(_dense_forward, _dense_backward)
