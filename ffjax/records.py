@@ -223,6 +223,10 @@ def check(record: Record) -> None:
         raise ValueError(
             f"'accuracy' is {record.accuracy:g}, but 'confusion' says {right:g}"
         )
+    if spec.widths and len(spec.widths) != spec.num_layers:
+        raise ValueError(
+            f"spec: 'widths' has {len(spec.widths)} entries for {spec.num_layers} layers"
+        )
     if len(record.accuracy_layers) != spec.num_layers and spec.trainer == "ff":
         raise ValueError(
             f"'accuracy_layers' has {len(record.accuracy_layers)} entries for "

@@ -10,7 +10,7 @@ import pytest
 
 from ffjax import records
 from ffjax.config.spec import RunSpec, cell_id, make_spec
-from ffjax.records import BrokenRecord, Busy, Place, Record, Times
+from ffjax.records import BrokenRecord, Busy, Curve, Place, Point, Record, Times
 
 EXPERIMENTS = pathlib.Path(__file__).parents[1] / "experiments"
 SPEC = make_spec(num_layers=2, epochs=3)
@@ -59,6 +59,7 @@ def full() -> Record:
         goodness_source="abc",
         finished="2026-11-16T04:05:06+00:00",
         commit="0123abc+",
+        curve=Curve("test", [Point(0, 3, 50.0, None), Point(1, 3, 60.0, 65.0)]),
     )
 
 
@@ -105,7 +106,7 @@ def test_records_are_json_that_any_tool_reads(tmp_path):
 def test_all_fields_of_the_run_are_written(tmp_path):
     """Whatever their defaults will be one day."""
     content = json.loads(records.write(tmp_path, make_record()).read_text())
-    assert content["spec"] == {**vars(SPEC)}
+    assert content["spec"] == {**vars(SPEC), "widths": []}
     contract = ["seed", "status", "accuracy", "accuracy_layers", "accuracy_concat"]
     contract += ["confusion", "losses", "time", "train_size", "test_size", "device"]
     contract += ["versions", "commit", "cell", "spec"]
@@ -200,6 +201,7 @@ CONTRADICTIONS = {
     "another cell": (put("cell", value="x" * 500), "holds the record of 'xxx.*…"),
     "group of none": (put("group_size", value=0), ">= 1"),
     "a later field": (put("spec", "momentum", value=0.9), "unknown field 'momentum'"),
+    "widths of 3 layers": (put("spec", "widths", value=[3, 2, 1]), "3 entries for 2"),
     "width as text": (put("spec", "width", value="2000"), r"spec: Expected `int`"),
     "width 0": (put("spec", "width", value=0), "spec: width=0: must be"),
     "epochs 0": (put("spec", "epochs", value=0), "spec: epochs=0: must be"),
@@ -210,6 +212,30 @@ CONTRADICTIONS = {
     "times a list": (put("time", value=[1]), "Expected `object`"),
     "versions": (put("versions", value={"jax": 1}), "Expected `str`"),
     "place": (put("diverged_at", value={"layer": -1, "epoch": 0}), ">= 0"),
+    "curve of a third layer": (
+        put(
+            "curve",
+            value={
+                "images": "test",
+                "points": [
+                    {"layer": 2, "epochs": 1, "accuracy": 1.0, "ensemble": None}
+                ],
+            },
+        ),
+        "'curve' has more layers or epochs",
+    ),  # fmt: skip
+    "curve before the first epoch": (
+        put(
+            "curve",
+            value={
+                "images": "test",
+                "points": [
+                    {"layer": 0, "epochs": 0, "accuracy": 1.0, "ensemble": None}
+                ],
+            },
+        ),
+        "'curve' has more layers or epochs",
+    ),  # fmt: skip
     "a list": (lambda content: [content], "Expected `object`, got `array`"),
 }
 
