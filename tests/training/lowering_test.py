@@ -58,9 +58,9 @@ def lowered(monkeypatch):
 
 
 def run(toy, arch, members, budget=4e9):
-    found = networks.train_networks(arch, members, *toy, machine(budget))
-    devices = machine().devices
-    networks.score_networks(arch, members, found, toy[0], devices)
+    images, labels = toy
+    found = networks.train_networks(arch, members, images, labels, machine(budget))
+    networks.score_networks(arch, members, found, images, machine().devices)
 
 
 def test_every_program_is_known():
@@ -96,7 +96,7 @@ def test_networks(toy, lowered, name, function, size):
         "score_members",
     ]
     lowered.clear()
-    networks.train_networks(arch, GROUPS[size], *toy, machine(0))
+    networks.train_networks(arch, GROUPS[size], toy[0], toy[1], machine(0))
     assert lowered == ["train_members", "train_members"]
 
 
