@@ -196,8 +196,9 @@ def _indexed(cells: Iterable[Cell]) -> dict[_Key, list[Cell]]:
 
 
 def _units(size: str) -> int:
+    """Of all layers: of 4x2000 as of 2000-2000-2000-2000."""
     layers, _, width = size.partition("x")
-    return int(layers) * int(width)
+    return int(layers) * int(width) if width else sum(map(int, size.split("-")))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,7 +15,7 @@ from ffjax.report.cells import Cell, Setting
 
 _MAX_POINTS = 120  # of a curve over all layers; more cannot be seen
 _OUTLIER = 0.55  # of a curve's highest point: what is lower may be cut off
-_MAX_SERIES = 8  # lines in a chart; more cannot be told apart
+_MAX_SERIES = 8  # lines in a chart; more cannot be distinguished
 
 Point = tuple[float, float, float | None]  # x, y and the spread of y
 

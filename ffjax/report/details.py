@@ -87,20 +87,13 @@ def packed(
         defaults={name: _plain(spec_lib.DEFAULTS[name]) for name in _FIELDS},
     )
     packer = zlib.compressobj(6, wbits=31)  # gzip without the time of day
-    content = packer.compress(_json(data)) + packer.flush()
+    content = packer.compress(msgspec.json.encode(data)) + packer.flush()
     return base64.b64encode(content).decode("ascii")
 
 
 def unpacked(content: str) -> Any:
     """The inverse of ``packed``, as the browser does it."""
     return json.loads(zlib.decompress(base64.b64decode(content), wbits=31))
-
-
-def _json(data: Data) -> bytes:
-    try:
-        return msgspec.json.encode(data)
-    except OverflowError:  # a count of hundreds of digits
-        return json.dumps(msgspec.to_builtins(data)).encode()
 
 
 def _details(cell: Cell, setting: str, points: int) -> Details:

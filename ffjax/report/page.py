@@ -167,9 +167,9 @@ def _drawn_charts(
     drawn: dict[Setting, dict[str, list[int]]] = {}
     for setting, its in charts.items():
         drawn[setting] = {}
-        for kind, found in (("sweeps", its.sweeps), ("runs", its.layers + its.losses)):
+        for kind, shown in (("sweeps", its.sweeps), ("runs", its.layers + its.losses)):
             first = len(listed)
-            listed += found
+            listed += shown
             drawn[setting][kind] = list(range(first, len(listed)))
     return drawn, listed
 

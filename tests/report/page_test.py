@@ -216,10 +216,10 @@ def test_details_are_what_the_record_says(tmp_path):
     assert run["layers"] == made.accuracy_layers
 
 
-def test_a_count_of_hundreds_of_digits_does_no_harm(tmp_path):
-    made = made_up.record(train_size=10**400, data={"bytes": 10**400}, seed=10**30)
+def test_odd_facts_about_the_data_are_text(tmp_path):
+    made = made_up.record(data={"bytes": 10**400, "parts": [None, {"a": "<b>"}]})
     ((run,),) = [cell["runs"] for cell in drawn(tmp_path, [made]).data["cells"]]
-    assert run["seed"] == 10**30
+    assert json.loads(run["facts"]["data"]) == made.data
 
 
 def test_a_page_of_hundreds_of_runs_stays_small(tmp_path):
