@@ -331,7 +331,7 @@ def _train_backprop(
 def _check_backprop_memory(spec: RunSpec, dataset: Dataset, machine: Machine) -> None:
     """Raises a UserError for a network that cannot fit, before it is made."""
     inputs = dataset.train_images.shape[1]
-    widths = [inputs, *[spec.width] * spec.num_layers, dataset.num_classes]
+    widths = [inputs, *spec.layer_widths, dataset.num_classes]
     weights = sum((below + 1) * width for below, width in itertools.pairwise(widths))
     # Weights, their gradients and the two moments of Adam; activations of a batch.
     numbers = 4 * weights + 2 * spec.batch_size * sum(widths)
