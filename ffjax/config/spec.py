@@ -197,6 +197,7 @@ class Way:
     data_dir: str = _field("", "way", _TEXT, "a folder with prepared TFDS datasets or the official files")
     group_size: int = _field(0, "way", integer(0, words="an integer >= 0 (0 = automatic)"), "how many runs to train in one program")
     num_devices: int = _field(0, "way", _LIMIT, "how many of this machine's devices to use")
+    eval_every: int = _field(0, "way", integer(0, words="an integer >= 0 (0 = never)"), "epochs of a layer between two evaluations on validation images, or on test images if there are none")
     order: str = _field("program", "way", _ORDERS, "what runs first: by shared programs, or by the paper's numbers settled per hour")
 # fmt: on
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ffjax import atomic, data, records
 from ffjax.errors import UserError
+from ffjax.network import Network
 from ffjax.paper.names import count, shortened
 from ffjax.records import BrokenRecord, Record
 from ffjax.runs import cost, order
@@ -119,6 +120,15 @@ class Workdir:
         self._on_record()
         return True
 
+    def save_network(self, run: Run, network: Network) -> None:
+        """Keeps the network of a run beside its record, whole or not at all."""
+        self.save_bytes(run, network.to_bytes())
+
+    def save_bytes(self, run: Run, content: bytes) -> None:
+        """The same for a network that is the content of a file already."""
+        with writing(self.path):
+            atomic.write_bytes(network_path(self.path, run.name), content)
+
     def fail(self, run: Run, error: Exception, seconds: float) -> None:
         """Notes that a run ended in an error.
 
@@ -213,6 +223,11 @@ class Workdir:
             )
 
 
+def network_path(workdir: str, name: str) -> pathlib.Path:
+    """Where the network of a run is kept, if it is."""
+    return pathlib.Path(workdir) / "networks" / f"{name}.safetensors"
+
+
 def prepare(workdir: str) -> None:
     """Makes the folders, or says in one line why they cannot be written.
 
@@ -228,7 +243,7 @@ def prepare(workdir: str) -> None:
             f"workdir={workdir!r}: cannot write there ({error.strerror}); "
             "name a folder that you may write to with --workdir=DIR"
         ) from None
-    for name in ("results", "failures", "partial", "report"):
+    for name in ("results", "failures", "partial", "report", "networks"):
         atomic.remove_scratch(pathlib.Path(workdir) / name)
 
 
