@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TypeGuard
 
 
 class UserError(ValueError):
@@ -23,21 +23,21 @@ class Domain:
       words: the same for people, to stand after "must be".
     """
 
-    allows: Callable[[Any], bool]
+    allows: Callable[[object], bool]
     words: str
 
-    def check(self, name: str, value: Any) -> None:
+    def check(self, name: str, value: object) -> None:
         """Raises a UserError for a value that is not allowed."""
         if not self.allows(value):
             raise UserError(f"{name}={shown(value)}: must be {self.words}")
 
 
-def shown(value: Any, length: int = 80) -> str:
+def shown(value: object, length: int = 80) -> str:
     """A value for an error message, cut where it is long."""
     try:
         text = repr(value)
     except ValueError:  # an integer of thousands of digits
-        text = f"a {type(value).__name__} too large to print"
+        text = "a number too large to print"
     text = " ".join(text.split())
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
@@ -73,15 +73,17 @@ def optional(domain: Domain) -> Domain:
     return Domain(lambda value: value is None or domain.allows(value), domain.words)
 
 
-def is_integer(value: Any) -> bool:
+def is_integer(value: object) -> TypeGuard[int]:
     """Whether a value is an integer that is no truth value."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> TypeGuard[int | float]:
     """Whether a value is a finite number that a float can hold."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
     try:
-        return type(value) in (int, float) and math.isfinite(value)
+        return math.isfinite(value)
     except OverflowError:
         return False
 

@@ -54,7 +54,7 @@ def main() -> int:
     return run(
         cells,
         values.workdir or f"runs/{name}",
-        cells_lib.way(values.config),
+        cells_lib.way(plain, overrides),
         ray=ray_cluster.from_flags(),
         arguments=sys.argv[1:],
         is_grid=bool(plain.get("grid")),

@@ -19,17 +19,18 @@ from ffjax.config import spec as spec_lib
 from ffjax.config.spec import RunSpec
 from ffjax.errors import UserError, shown
 
-_Count = Annotated[int, msgspec.Meta(ge=0)]
+_Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]  # what a float counts exactly
 _LONG_SECONDS = 5.0  # of training; less says more of starting than of training
+_Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
 _Percent = Annotated[float, msgspec.Meta(ge=0, le=100)]
 
 
 class Times(msgspec.Struct, frozen=True):
     """Seconds of a run; of a group of runs, its share."""
 
-    compile_s: float = 0.0
-    train_s: float = 0.0
-    eval_s: float = 0.0
+    compile_s: _Seconds = 0.0
+    train_s: _Seconds = 0.0
+    eval_s: _Seconds = 0.0
 
 
 class Busy(msgspec.Struct, frozen=True):
@@ -44,6 +45,22 @@ class Place(msgspec.Struct, frozen=True):
 
     layer: _Count
     epoch: _Count
+
+
+class Point(msgspec.Struct, frozen=True):
+    """How well a network did while one of its layers was in training, in percent."""
+
+    layer: _Count  # counted from 0; those below are trained
+    epochs: _Count  # of that layer, so far
+    accuracy: _Percent  # of that layer alone
+    ensemble: _Percent | None  # of the layers so far; null where none of them votes
+
+
+class Curve(msgspec.Struct, frozen=True):
+    """Accuracies during training, and which images they were measured on."""
+
+    images: Literal["validation", "test"]
+    points: list[Point]
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -75,6 +92,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
       busy: how busy the machine was; times of a busy one are not compared.
       goodness_source: hash of the source of a user's own goodness function.
       finished: when, in UTC.
+      curve: accuracies during training, if ``eval_every`` asked for them.
     """
 
     cell: str
@@ -101,6 +119,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     busy: Busy | None = None
     goodness_source: str = ""
     finished: str = ""
+    curve: Curve | None = None
 
     @property
     def name(self) -> str:
@@ -204,11 +223,18 @@ def check(record: Record) -> None:
         raise ValueError(
             f"'accuracy' is {record.accuracy:g}, but 'confusion' says {right:g}"
         )
+    if spec.widths and len(spec.widths) != spec.num_layers:
+        raise ValueError(
+            f"spec: 'widths' has {len(spec.widths)} entries for {spec.num_layers} layers"
+        )
     if len(record.accuracy_layers) != spec.num_layers and spec.trainer == "ff":
         raise ValueError(
             f"'accuracy_layers' has {len(record.accuracy_layers)} entries for "
             f"{spec.num_layers} layers"
         )
+    for point in record.curve.points if record.curve else ():
+        if point.layer >= spec.num_stages or not 1 <= point.epochs <= spec.epochs:
+            raise ValueError("'curve' has more layers or epochs than the run")
     lengths = [len(losses) for losses in record.losses]
     if len(lengths) > spec.num_stages or any(n > spec.epochs for n in lengths):
         raise ValueError("'losses' has more layers or epochs than the run")

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -17,8 +18,9 @@ TINY = [
 ]
 
 
-def command(*args, cwd):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100"}
+def command(*args, cwd, **variables):
+    paths = {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", "COLUMNS": "100"}
+    environment = {**os.environ, **paths, **variables}
     return subprocess.run(
         [sys.executable, "-m", "ffjax.main", *args],
         cwd=cwd,
@@ -70,32 +72,62 @@ def test_list_prints_ids_and_their_number_and_runs_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("argument", "message"),
-    [
-        ("--config.goodness=foo", "goodness='foo': unknown"),
-        ("--config.goodnes=sos", "goodnes: no such field; did you mean 'goodness'"),
-        ("--config.p=6.5", "p='6.5': must be an integer from 1 to 32"),
-        ("--config.dataset=../mnist", "dataset='../mnist'"),
-        ("--config.batch_size=100000", "batch_size=100000: must not be larger"),
-        ("--config=nowhere.py", "config='nowhere.py': no such file"),
-        ("--wrokdir=x", "wrokdir"),
-        ("--shard=5/4", "shard='5/4': must be i/n with i from 1 to n"),
-        ("--config.group_size=-1", "group_size=-1: must be an integer >= 0"),
-        ("--config.num_devices=99", "num_devices=99: there are 1 on this machine"),
-        ("stray", "'stray': not a flag"),
-    ],
-)
-def test_a_mistake_is_one_line_and_leaves_nothing_behind(tmp_path, argument, message):
-    done = command(argument, "--workdir=out", cwd=tmp_path)
-    assert done.returncode == 2
-    assert done.stdout == ""
+def test_a_mistake_is_one_line_and_leaves_nothing_behind(tmp_path):
+    """As a process; tests/attack_test.py has all mistakes in one."""
+    done = command("--config.goodness=foo", "--workdir=out", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
-    assert message in line
-    assert not list(tmp_path.rglob("*.json"))
+    assert line.startswith("ffjax: goodness='foo': unknown; known are ")
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_help_explains_every_flag(tmp_path):
-    done = command("--help", cwd=tmp_path)
-    for text in ("--config", "--workdir", "--[no]list", "learning_rate", "burstiness"):
-        assert text in done.stdout
+def test_jax_without_a_device_is_one_line(tmp_path):
+    done = command(*TINY, "--workdir=out", cwd=tmp_path, JAX_PLATFORMS="nosuch")
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("ffjax: JAX has no device to run on: ")
+    assert "nosuch" in line
+
+
+def test_a_terminal_of_ascii_characters_gets_a_whole_table(tmp_path):
+    done = command(
+        *TINY, "--workdir=out", cwd=tmp_path, PYTHONIOENCODING="ascii", LANG="C"
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.isascii()
+    assert "layer 1/2 - epoch 1/2 - loss" in done.stdout
+    assert "| ensemble " in done.stdout
+    assert "?" not in done.stdout
+
+
+_FAULTY = """
+from ffjax.goodness import register
+
+@register
+def faulty(h):
+    raise LookupError("nothing there")
+"""
+
+
+@pytest.mark.parametrize("seeds", ["42", "42,43"])
+def test_an_error_in_a_users_function_has_file_and_line(tmp_path, seeds):
+    (tmp_path / "mine.py").write_text(_FAULTY)
+    own = ("--config.goodness=mine:faulty", f"--config.seeds={seeds}")
+    done = command(*TINY, *own, "--workdir=out", cwd=tmp_path)
+    assert "Traceback" not in done.stdout + done.stderr
+    said = r"LookupError: nothing there.*mine\.py.*\b6\b"
+    if seeds == "42":
+        assert done.returncode == 2
+        (line,) = done.stderr.splitlines()
+        assert re.search(said, line)
+        return
+    # Of several runs the others go on, and each failure is noted.
+    assert done.returncode == 1
+    failures = list((tmp_path / "out" / "failures").iterdir())
+    assert len(failures) == 2
+    for path in failures:
+        assert re.search(said, json.loads(path.read_text())["error"])
+    lines = [line for line in done.stdout.splitlines() if line.startswith("failed: ")]
+    assert len(lines) == 2
+    for line in lines:
+        assert re.search(said, line)

@@ -1,101 +1,107 @@
 """Records for tests: made-up ones for the report, always the same; what to compare."""
 
-import json
 import random
+from collections.abc import Callable
+from typing import Any
 
-from ffjax import paper, records
+import msgspec
 
-SETTINGS = {
-    "epochs": 60,
-    "batch_size": 500,
-    "learning_rate": 1e-3,
-    "threshold": 2.0,
-    "label_scale": 5.0,
-    "train_limit": 0,
-    "test_limit": 0,
-    "valid_fraction": 0.0,
-}
+from ffjax import records
+from ffjax.config import spec as spec_lib
+from ffjax.config.spec import RunSpec
+from ffjax.paper import numbers
+
 NAMES = ["T-shirt", "Trouser", "Pullover", "Dress", "Coat"]
 NAMES += ["Sandal", "Shirt", "Sneaker", "Bag", "Boot"]
+TEST_SIZE = 10_000  # so that an accuracy with two decimals is a count
+ALONE = records.Busy(own=0.95, others=0.01)
 
 
-def spec(**changes):
+def spec(**changes: Any) -> RunSpec:
     """FFCL burstiness at the paper's full settings, with changes."""
-    base = {
-        "dataset": "fashion_mnist",
-        "pathway": "ffcl",
-        "goodness": "burstiness",
-        "activation": "gelu",
-        "norm_gate": False,
-        "k_fraction": None,
-        "alpha": None,
-        "p": None,
-        "num_layers": 4,
-        "width": 2000,
-        **SETTINGS,
-    }
-    made = {**base, **changes}
-    parameters = paper.parameters(made)
-    return {**made, **{name: parameters.get(name) for name in paper.PARAMETERS}}
+    made = RunSpec(**changes)
+    if made.goodness not in numbers.DEFAULTS:
+        return made
+    name, default = numbers.DEFAULTS[made.goodness]
+    given = getattr(made, name)
+    return RunSpec(**{**changes, name: default if given is None else given})
 
 
-def record(made=None, *, seed=42, accuracy=88.0, train_s=10.0, **changes):
-    """One whole record of ``made``; ``changes`` replace its keys."""
+def record(
+    made: RunSpec | None = None,
+    *,
+    seed: int = 42,
+    accuracy: float = 88.0,
+    train_s: float = 10.0,
+    **changes: Any,
+) -> records.Record:
+    """A whole record of ``made``; ``changes`` replace its fields."""
     made = spec() if made is None else made
-    layers, epochs = made["num_layers"], made["epochs"]
-    classes = 26 if made["dataset"] == "emnist_letters" else 10
-    each = 100
-    right = round(each * accuracy / 100)
-    wrong, rest = divmod(each - right, classes - 1)
-    confusion = [
-        [
-            right if i == j else wrong + (1 if (j - i) % classes <= rest else 0)
-            for j in range(classes)
-        ]
-        for i in range(classes)
-    ]
-    rng = random.Random(f"{made} {seed}")
-    losses = [
-        [
-            round(1.4 / (1 + 0.3 * layer) * 0.93**epoch + 0.02 * rng.random(), 6)
-            for epoch in range(epochs)
-        ]
-        for layer in range(layers)
-    ]
-    made_record = {
-        "cell": _cell_id(made),
+    classes = 26 if made.dataset == "emnist_letters" else 10
+    right = round(TEST_SIZE * accuracy / 100)
+    fields: dict[str, Any] = {
+        "cell": spec_lib.cell_id(made),
         "spec": made,
         "seed": seed,
         "status": "ok",
-        "accuracy": accuracy,
-        "accuracy_layers": [round(accuracy * 0.97**i, 2) for i in range(layers)],
+        "accuracy": 100 * right / TEST_SIZE,
+        "accuracy_layers": [
+            round(accuracy * 0.97**i, 2) for i in range(made.num_layers)
+        ],
         "accuracy_concat": accuracy,
-        "confusion": confusion,
-        "losses": losses,
-        "time": {"compile_s": 2.5, "train_s": train_s, "eval_s": 0.4},
-        "train_size": 60000,
-        "test_size": classes * each,
+        "confusion": confusion(right, classes),
+        "losses": _losses(made, seed),
+        "time": records.Times(compile_s=2.5, train_s=train_s, eval_s=0.4),
+        "train_size": 60_000,
+        "test_size": TEST_SIZE,
         "device": "cpu",
         "versions": {"python": "3.11", "jax": "0.10.2"},
         "commit": "0123abc",
+        "busy": ALONE,
         "finished": "2026-11-16T04:05:06+00:00",
     }
-    return {**made_record, **changes}
+    return records.Record(**{**fields, **changes})
 
 
-def _cell_id(made):
-    parts = [made["dataset"], f"{made['num_layers']}x{made['width']}"]
-    parts += [made["pathway"], made["activation"], made["goodness"]]
-    parts += [f"{made[name]:g}" for name in paper.PARAMETERS if made[name] is not None]
-    parts += [f"{made['epochs']}ep", "gate" if made["norm_gate"] else "nogate"]
-    safe = "-".join(parts)
-    return "".join(c if c.isalnum() or c in "-_." else "_" for c in safe)
+def changed(made: records.Record, **changes: Any) -> records.Record:
+    """The same record with other fields; an accuracy brings its confusion matrix."""
+    if "accuracy" in changes:
+        right = round(TEST_SIZE * changes["accuracy"] / 100)
+        changes["confusion"] = confusion(right, len(made.confusion))
+    return msgspec.structs.replace(made, **changes)
 
 
-def paper_specs():
+def confusion(right: int, classes: int) -> list[list[int]]:
+    """Counts of TEST_SIZE images, of which ``right`` are right; all classes alike."""
+    sizes = _parts(TEST_SIZE, classes)
+    rights = _parts(right, classes)
+    matrix = []
+    for label, (size, hit) in enumerate(zip(sizes, rights, strict=True)):
+        wrong = _parts(size - hit, classes - 1)
+        matrix.append([*wrong[:label], hit, *wrong[label:]])
+    return matrix
+
+
+def _parts(total: int, count: int) -> list[int]:
+    """A total in nearly equal parts."""
+    return [total // count + (i < total % count) for i in range(count)]
+
+
+def _losses(made: RunSpec, seed: int) -> list[list[float | None]]:
+    rng = random.Random(f"{made} {seed}")
+    return [
+        [
+            round(1.4 / (1 + 0.3 * layer) * 0.93**epoch + 0.02 * rng.random(), 6)
+            for epoch in range(made.epochs)
+        ]
+        for layer in range(made.num_stages)
+    ]
+
+
+def paper_specs() -> list[tuple[RunSpec, list[int]]]:
     """(spec, seeds) of every run behind the paper's 282 numbers, each once."""
-    found = {}
-    for row in paper.rows():
+    seeds: dict[RunSpec, set[int]] = {}
+    for row in numbers.rows():
         for activation in row.activations:
             for gate in (False, True) if row.norm_gate is None else (row.norm_gate,):
                 made = spec(
@@ -110,12 +116,14 @@ def paper_specs():
                     num_layers=row.num_layers,
                     width=row.width,
                 )
-                seeds = found.setdefault(json.dumps(made), (made, set()))[1]
-                seeds.update(row.seeds)
-    return [(made, sorted(seeds)) for made, seeds in found.values()]
+                seeds.setdefault(made, set()).update(row.seeds)
+    return [(made, sorted(its)) for made, its in seeds.items()]
 
 
-def paper_grid(accuracy, train_s=lambda made: 10.0):
+def paper_grid(
+    accuracy: Callable[[RunSpec, int], float],
+    train_s: Callable[[RunSpec], float] = lambda made: 10.0,
+) -> list[records.Record]:
     """Records of the paper's whole grid with given accuracies and times."""
     return [
         record(made, seed=seed, accuracy=accuracy(made, seed), train_s=train_s(made))
@@ -124,35 +132,26 @@ def paper_grid(accuracy, train_s=lambda made: 10.0):
     ]
 
 
-def near_paper(made, seed):
+def near_paper(made: RunSpec, seed: int) -> float:
     """An accuracy near the paper's, for pages that look real."""
-    row = paper.orientation(made)
+    row = numbers.orientation(made)
     rng = random.Random(f"{made} {seed}")
-    if made["goodness"] == "moment" and made["p"] == 2:
+    if made.goodness == "moment" and made.p == 2:
         return 10.0  # chance, at any size
     base = row.accuracy if row else 60.0
-    if made["num_layers"] == 2:
-        base -= 3.0
-    if made["epochs"] < 60:
-        base -= 6.0
+    base -= 3.0 if made.num_layers == 2 else 0.0
+    base -= 6.0 if made.epochs < 60 else 0.0
     return round(min(99.0, base + rng.gauss(0.0, 0.4)), 2)
 
 
-def quick_grid():
+def quick_grid() -> list[records.Record]:
     """What a small grid on the embedded set gives."""
-    methods = [{"goodness": "sos", "activation": "relu"}]
+    methods: list[dict[str, Any]] = [{"goodness": "sos", "activation": "relu"}]
     methods += [{"goodness": g} for g in ("sos", "topk", "entmax", "burstiness")]
     methods += [{"goodness": "moment", "p": p} for p in (2, 4, 6, 8)]
+    size = {"num_layers": 2, "width": 500, "epochs": 10, "batch_size": 100}
     made = [
-        spec(
-            dataset="fashion_mini",
-            pathway=pathway,
-            num_layers=2,
-            width=500,
-            epochs=10,
-            batch_size=100,
-            **method,
-        )
+        spec(dataset="fashion_mini", pathway=pathway, **size, **method)
         for method in methods
         for pathway in ("standard", "ffcl")
         if pathway == "standard" or method.get("activation") != "relu"
@@ -169,14 +168,12 @@ def quick_grid():
     ]
 
 
-def lasting(workdir):
+def lasting(workdir: Any) -> dict[tuple[str, int], records.Record]:
     """All records of a folder without what differs between two runs of the same."""
-    found, problems = records.read_all(workdir)
+    stored, problems = records.read_all(workdir)
     assert not problems
-    changing = ("time", "finished", "commit")
+    nothing = {"time": records.Times(), "finished": "", "commit": None, "busy": None}
     return {
-        (record["cell"], record["seed"]): {
-            key: value for key, value in record.items() if key not in changing
-        }
-        for record in found
+        (record.cell, record.seed): msgspec.structs.replace(record, **nothing)
+        for record in stored
     }

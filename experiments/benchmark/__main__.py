@@ -11,13 +11,16 @@ import sys
 import tempfile
 import time
 from concurrent import futures
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
 from experiments.benchmark import cases
 from ffjax import cli
 from ffjax.errors import UserError
+
+if TYPE_CHECKING:  # PyTorch may be missing, and --help works without it
+    from experiments.benchmark.measure import Bench, Prepared, Row
 
 
 def define_flags(argv: list[str]) -> None:
@@ -39,79 +42,90 @@ def main() -> int:
     """Measures everything, shows it and writes it."""
     values = flags.FLAGS
     try:
-        import torch  # noqa: F401
-
         from experiments.benchmark import measure, show
     except ImportError as error:
         raise UserError(
             f"the benchmark needs PyTorch and entmax ({error}): install '.[bench]'"
         ) from None
-    size = cases.SIZES[values.size]
-    if values.goodness:
-        unknown = set(values.goodness) - set(cases.SIZES["full"].goodness)
-        if unknown:
-            known = ", ".join(cases.SIZES["full"].goodness)
-            raise UserError(f"goodness={unknown.pop()!r}: must be one of {known}")
-        size = dataclasses.replace(size, goodness=tuple(values.goodness))
-    if values.rounds:
-        size = dataclasses.replace(size, rounds=values.rounds)
+    size = chosen_size(values.size, values.goodness, values.rounds)
     started = time.perf_counter()
     machine = show.describe_machine()
-    found: dict[str, Any] = {
+    measured: dict[str, Any] = {
         "size": {"name": values.size, **dataclasses.asdict(size)},
         "machine": machine,
-        **measure_all(measure, size),
+        **measure_all(measure.Bench(size, cases.load_images(size)), size),
         **measure_processes(values.size, size.rounds if values.size == "full" else 1),
     }
-    found["seconds"] = time.perf_counter() - started
+    measured["seconds"] = time.perf_counter() - started
     folder = pathlib.Path(values.output)
-    show.write(found, folder)
-    show.print_tables(found)
+    show.write(measured, folder)
+    show.print_tables(measured)
     print(f"\nWritten to {folder}/: benchmark.json, benchmark.md, benchmark.png")
     return 0
 
 
-def measure_all(measure, size: cases.Size) -> dict[str, list]:
-    """All rounds of everything that one process can measure."""
-    bench = measure.Bench(size, cases.load_images(size))
+def chosen_size(name: str, goodness: list[str], rounds: int) -> cases.Size:
+    """A size with the functions and rounds that the user asked for."""
+    size = cases.SIZES[name]
+    known = cases.SIZES["full"].goodness
+    for function in goodness:
+        if function not in known:
+            allowed = ", ".join(known)
+            raise UserError(f"goodness={function!r}: must be one of {allowed}")
+    return dataclasses.replace(
+        size,
+        goodness=tuple(goodness) or size.goodness,
+        rounds=rounds or size.rounds,
+    )
+
+
+def measure_all(bench: "Bench", size: cases.Size) -> dict[str, list["Row"]]:
+    """All rounds of everything that a single process can measure."""
     plan = cases.plan(size)
     total = sum(map(len, plan.values()))
-    networks = {name: [] for name in plan}
+    networks: dict[str, list[Prepared]] = {name: [] for name in plan}
     for name, wanted in plan.items():
         for case in wanted:
             done = sum(map(len, networks.values()))
-            _progress(f"preparing {done + 1}/{total}: {_describe(case)}")
+            _progress(f"preparing {done + 1}/{total}: {case}")
             networks[name].append(bench.prepare(case))
-    evaluations = [
-        {"pathway": p.case.pathway, "goodness": p.case.goodness}
-        for p in networks["training"]
+    evaluations: list[Row] = [
+        {"pathway": network.case.pathway, "goodness": network.case.goodness}
+        for network in networks["training"]
     ]
     for turn in range(size.rounds):
-        for name, prepared in networks.items():
-            for one in prepared:
-                _progress(
-                    f"round {turn + 1}/{size.rounds}, {name}: {_describe(one.case)}"
-                )
-                variants = name == "training" and one.case.goodness == "burstiness"
-                bench.measure_training(one, turn, variants)
-        for pathway in cases.PATHWAYS:
-            _progress(f"round {turn + 1}/{size.rounds}, all functions: {pathway}")
-            of_pathway = [o for o in networks["training"] if o.case.pathway == pathway]
-            bench.measure_together(of_pathway, turn)
-        for one, row in zip(networks["training"], evaluations, strict=True):
-            _progress(
-                f"round {turn + 1}/{size.rounds}, evaluation: {_describe(one.case)}"
-            )
-            bench.measure_evaluation(one, row, turn)
-    found = {
-        name: [row for one in prepared for row in one.rows]
+        _measure_round(bench, networks, evaluations, turn)
+    rows = {
+        name: [row for network in prepared for row in network.rows]
         for name, prepared in networks.items()
     }
-    found["width"] = [row for row in found["width"] if row["layer"] == 2]
-    return {**found, "evaluation": evaluations}
+    rows["width"] = [row for row in rows["width"] if row["layer"] == 2]
+    return {**rows, "evaluation": evaluations}
 
 
-def measure_processes(size: str, rounds: int) -> dict[str, list]:
+def _measure_round(
+    bench: "Bench",
+    networks: dict[str, list["Prepared"]],
+    evaluations: list["Row"],
+    turn: int,
+) -> None:
+    """A sample of everything; adds to the rows of the networks and to evaluations."""
+    about = f"round {turn + 1}/{bench.size.rounds}"
+    for name, prepared in networks.items():
+        for network in prepared:
+            _progress(f"{about}, {name}: {network.case}")
+            variants = name == "training" and network.case.goodness == "burstiness"
+            bench.measure_training(network, turn, variants)
+    trained = networks["training"]
+    for pathway in cases.PATHWAYS:
+        _progress(f"{about}, all functions: {pathway}")
+        bench.measure_together([n for n in trained if n.case.pathway == pathway], turn)
+    for network, row in zip(trained, evaluations, strict=True):
+        _progress(f"{about}, evaluation: {network.case}")
+        bench.measure_evaluation(network, row, turn)
+
+
+def measure_processes(size: str, rounds: int) -> dict[str, list["Row"]]:
     """Peak memory and time to the first step, each in processes of its own."""
     from experiments.benchmark import child
 
@@ -120,17 +134,19 @@ def measure_processes(size: str, rounds: int) -> dict[str, list]:
     networks = list(itertools.product(cases.PATHWAYS, ("torch", "ffjax")))
     with futures.ThreadPoolExecutor(2) as pool:  # memory, unlike time, can be shared
 
-        def peaks(network):
+        def peaks(network: tuple[str, str]) -> dict[str, float]:
             pathway, framework = network
             return child.run("memory", framework, pathway, size, environment=plain)[1]
 
         memory = [
-            {"pathway": pathway, "framework": framework, **found}
-            for (pathway, framework), found in zip(
+            {"pathway": pathway, "framework": framework, **peak}
+            for (pathway, framework), peak in zip(
                 networks, pool.map(peaks, networks), strict=True
             )
         ]
-    starts = {"none": [], "empty": [], "filled by an earlier start": []}
+    starts: dict[str, list[float]] = {
+        name: [] for name in ("none", "empty", "filled by an earlier start")
+    }
     for turn in range(rounds):
         with tempfile.TemporaryDirectory() as folder:
             kept = {**plain, "FFJAX_CACHE_DIR": folder}
@@ -142,10 +158,6 @@ def measure_processes(size: str, rounds: int) -> dict[str, list]:
         "memory": memory,
         "start": [{"start": name, "seconds": s} for name, s in starts.items()],
     }
-
-
-def _describe(case: cases.Case) -> str:
-    return f"{case.pathway} {case.goodness} {len(case.widths)}x{case.widths[0]}"
 
 
 def _progress(text: str) -> None:

@@ -2,12 +2,13 @@
 
 import dataclasses
 
-from ffjax import data
+from ffjax import config, data
 
 MAIN = ("sos", "topk", "entmax", "burstiness")  # those that the goals are about
 PATHWAYS = ("standard", "ffcl")
-THRESHOLD, LEARNING_RATE, LABEL_SCALE = 2.0, 1e-3, 5.0  # the paper's
-EPOCHS = 60  # of each layer in the paper: work done once a layer is shared by so many
+DATASET = "fashion_mini"  # embedded: the benchmark needs no files
+# Of each layer in the paper: work done once a layer is shared by so many.
+EPOCHS = config.RunSpec().epochs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,23 +75,38 @@ class Case:
 
     pathway: str
     goodness: str
-    widths: tuple[int, ...]
+    num_layers: int
+    width: int
+
+    def spec(self, size: Size) -> config.RunSpec:
+        """The network as a run, for as many epochs as precede the measurements."""
+        return config.make_spec(
+            dataset=DATASET,
+            pathway=self.pathway,
+            goodness=self.goodness,
+            num_layers=self.num_layers,
+            width=self.width,
+            epochs=size.start_epochs,
+            batch_size=size.batch_size,
+        )
+
+    def __str__(self) -> str:
+        return f"{self.pathway} {self.goodness} {self.num_layers}x{self.width}"
 
 
 def plan(size: Size) -> dict[str, list[Case]]:
     """The networks of each part of the benchmark."""
     return {
         "training": [
-            Case(pathway, goodness, (size.width,) * size.num_layers)
+            Case(pathway, goodness, size.num_layers, size.width)
             for pathway in PATHWAYS
             for goodness in size.goodness
         ],
         "depth": [
-            Case(pathway, "burstiness", (size.width,) * size.depth)
-            for pathway in PATHWAYS
+            Case(pathway, "burstiness", size.depth, size.width) for pathway in PATHWAYS
         ],
         "width": [
-            Case(pathway, "burstiness", (width, width))
+            Case(pathway, "burstiness", 2, width)
             for pathway in PATHWAYS
             for width in size.widths
         ],
@@ -100,7 +116,7 @@ def plan(size: Size) -> dict[str, list[Case]]:
 def load_images(size: Size) -> data.Dataset:
     """The embedded Fashion-MNIST images, as many as the size asks for."""
     return data.load(
-        "fashion_mini", train_limit=size.num_images, test_limit=size.num_test_images
+        DATASET, train_limit=size.num_images, test_limit=size.num_test_images
     )
 
 
@@ -110,6 +126,6 @@ def num_steps(size: Size) -> int:
 
 
 def product_rows(case: Case, index: int, size: Size) -> int:
-    """Rows of the matrix product of a layer: two labels an image, or a shared one."""
+    """Rows of the matrix product of a layer: two labels an image, or shared ones."""
     shared = case.pathway == "ffcl" or index == 0
     return size.batch_size if shared else 2 * size.batch_size

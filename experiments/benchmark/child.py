@@ -1,13 +1,14 @@
-"""Processes of their own, for what one process cannot tell apart.
+"""Processes of their own, for what a single process cannot tell apart.
 
 python -m experiments.benchmark.child memory ffjax|torch PATHWAY SIZE
 python -m experiments.benchmark.child start
 
-Both print one JSON object. The first trains a burstiness network for an epoch a layer,
-evaluates it, and tells its peak memory before and after; the second trains the demo's
-network for one step on embedded images.
+Both print a JSON object. The first trains a burstiness network for an epoch a layer,
+evaluates it, and gives its peak memory before and after; the second trains a layer of
+the demo's network for one step on embedded images.
 """
 
+import dataclasses
 import json
 import pathlib
 import re
@@ -15,14 +16,15 @@ import resource
 import subprocess
 import sys
 import time
-from typing import Any
+from collections.abc import Callable
 
 from experiments.benchmark import cases
+from ffjax import config, data, demo
 
 _ROOT = pathlib.Path(__file__).parents[2]
 
 
-def run(*arguments: str, environment: dict[str, str]) -> tuple[float, dict[str, Any]]:
+def run(*arguments: str, environment: dict[str, str]) -> tuple[float, dict[str, float]]:
     """Runs this module in a process of its own: its seconds, and what it printed."""
     command = [sys.executable, "-m", "experiments.benchmark.child", *arguments]
     started = time.perf_counter()
@@ -35,56 +37,38 @@ def run(*arguments: str, environment: dict[str, str]) -> tuple[float, dict[str, 
 def measure_memory(framework: str, pathway: str, size: cases.Size) -> dict[str, float]:
     """Peak bytes of a process: with everything loaded, and after training."""
     dataset = cases.load_images(size)
-    widths = (size.width,) * size.num_layers
-    program = _train_ffjax if framework == "ffjax" else _train_torch
-    work = program(pathway, widths, size, dataset)
+    case = cases.Case(pathway, "burstiness", size.num_layers, size.width)
+    spec = dataclasses.replace(case.spec(size), epochs=1)
+    prepare = _ffjax_run if framework == "ffjax" else _torch_run
+    work = prepare(spec, dataset)
     loaded = _peak_bytes()
     work()
     return {"loaded": loaded, "peak": _peak_bytes()}
 
 
-def _train_ffjax(pathway, widths, size, dataset):
+def _ffjax_run(spec: config.RunSpec, dataset: data.Dataset) -> Callable[[], None]:
     import jax
-    import jax.numpy as jnp
 
-    from ffjax import goodness
-    from ffjax.model import evaluate
-    from ffjax.model.pathway import Architecture
-    from ffjax.training import program
+    from ffjax.config import build
+    from ffjax.training import machine, networks
 
-    arch = Architecture(
-        pathway=pathway,
-        goodness=goodness.make("burstiness"),
-        activation="gelu",
-        norm_gate=False,
-        widths=widths,
-        num_classes=dataset.num_classes,
-        label_scale=cases.LABEL_SCALE,
-    )
-    key = jax.random.key(0)
+    arch = build.architecture(spec, dataset.num_classes)
+    members = [networks.Member(jax.random.key(0), build.training(spec), spec.norm_gate)]
+    here = machine.here()
 
-    def work():
-        layers = program.train_network(
-            arch,
-            key,
-            dataset.train_images,
-            dataset.train_labels,
-            epochs=1,
-            batch_size=size.batch_size,
-            learning_rate=cases.LEARNING_RATE,
-            threshold=cases.THRESHOLD,
+    def work() -> None:
+        trained = networks.train_networks(
+            arch, members, dataset.train_images, dataset.train_labels, here
         )
-        evaluate.score_images(
-            arch,
-            [layer.params for layer in layers],
-            [layer.goodness_state for layer in layers],
-            jnp.asarray(dataset.test_images),
-        ).block_until_ready()
+        scores = networks.score_networks(
+            arch, members, trained, dataset.test_images, here.devices
+        )
+        jax.block_until_ready(scores)
 
     return work
 
 
-def _train_torch(pathway, widths, size, dataset):
+def _torch_run(spec: config.RunSpec, dataset: data.Dataset) -> Callable[[], None]:
     import torch
 
     from experiments.benchmark import recipe
@@ -92,23 +76,23 @@ def _train_torch(pathway, widths, size, dataset):
     images = torch.from_numpy(dataset.train_images.copy())
     labels = torch.from_numpy(dataset.train_labels.copy()).long()
     test_images = torch.from_numpy(dataset.test_images.copy())
-    num_classes = dataset.num_classes
+    num_classes, widths = dataset.num_classes, (spec.width,) * spec.num_layers
 
-    def work():
+    def work() -> None:
         network = recipe.Network(
-            pathway, "burstiness", images.shape[-1], widths, num_classes
+            spec.pathway, spec.goodness, images.shape[-1], widths, num_classes
         )
-        for index in range(len(widths)):
+        for index in range(spec.num_layers):
             parameters = network.layer_parameters(index)
-            optimizer = torch.optim.Adam(parameters, cases.LEARNING_RATE)
-            order = torch.randperm(len(images)).split(size.batch_size)
+            optimizer = torch.optim.Adam(parameters, recipe.LEARNING_RATE)
+            order = torch.randperm(len(images)).split(spec.batch_size)
             shifts = [torch.randint(1, num_classes, rows.shape) for rows in order]
             batches = [
                 (rows, (labels[rows] + shift) % num_classes)
                 for rows, shift in zip(order, shifts, strict=True)
             ]
             recipe.train_epoch(network, index, optimizer, images, labels, batches)
-        recipe.score_images(network, test_images, size.batch_size)
+        recipe.score_images(network, test_images, spec.batch_size)
 
     return work
 
@@ -117,9 +101,9 @@ def _peak_bytes() -> float:
     # Not ru_maxrss where there is a choice: a child inherits that of its parent.
     status = pathlib.Path("/proc/self/status")
     if status.exists():
-        found = re.search(r"VmHWM:\s*(\d+) kB", status.read_text())
-        if found:
-            return float(found.group(1)) * 1024
+        peak = re.search(r"VmHWM:\s*(\d+) kB", status.read_text())
+        if peak:
+            return float(peak.group(1)) * 1024
     return float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 
@@ -127,43 +111,38 @@ def measure_start() -> dict[str, float]:
     """Seconds from this point to the loss of the first training step of the demo.
 
     The embedded images are loaded, the program is compiled or read from the cache that
-    FFJAX_CACHE_DIR names, and one step is made.
+    FFJAX_CACHE_DIR names, and a step is made.
     """
     started = time.perf_counter()
     import jax
 
-    from ffjax import config, data, demo
-    from ffjax.model import pathway
-    from ffjax.runs import machine
-    from ffjax.training import program
+    from ffjax.config import build
+    from ffjax.training import machine, networks
 
     machine.use_compilation_cache()
     imported = time.perf_counter()
-    spec = config.expand(demo.get_config(), {})[0].spec
+    spec = config.expand(demo.get_config())[0].spec
+    spec = dataclasses.replace(spec, num_layers=1, epochs=1)
     dataset = data.load(spec.dataset, train_limit=spec.batch_size)
-    arch = spec.architecture(dataset.num_classes)
-    layer = program.train_layer(
-        arch,
-        0,
-        jax.random.key(0),
-        pathway.encode(arch, jax.numpy.asarray(dataset.train_images)),
-        jax.numpy.asarray(dataset.train_labels),
-        epochs=1,
-        batch_size=spec.batch_size,
-        learning_rate=spec.learning_rate,
-        threshold=spec.threshold,
+    ((layer,),) = networks.train_networks(
+        build.architecture(spec, dataset.num_classes),
+        [networks.Member(jax.random.key(0), build.training(spec), spec.norm_gate)],
+        dataset.train_images,
+        dataset.train_labels,
+        machine.here(),
     )
     assert layer.losses.shape == (1,)
     return {"imports": imported - started, "all": time.perf_counter() - started}
 
 
 def main(arguments: list[str]) -> None:
+    """Prints what was asked for."""
     if arguments[0] == "memory":
         framework, pathway, size = arguments[1:]
-        found = measure_memory(framework, pathway, cases.SIZES[size])
+        measured = measure_memory(framework, pathway, cases.SIZES[size])
     else:
-        found = measure_start()
-    print(json.dumps(found))
+        measured = measure_start()
+    print(json.dumps(measured))
 
 
 if __name__ == "__main__":

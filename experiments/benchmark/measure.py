@@ -1,7 +1,7 @@
 """Measurements: the same work in both frameworks, in turn, several times over.
 
 Every network is first trained for a few epochs, because the cost of entmax depends on
-the activations. Each round then trains every layer for one epoch from those weights,
+the activations. Each round then trains every layer for an epoch from those weights,
 in PyTorch and in ffjax, with the same batches and wrong labels: the losses must agree,
 or the times would compare different things.
 """
@@ -9,8 +9,8 @@ or the times would compare different things.
 import dataclasses
 import functools
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -18,11 +18,18 @@ import numpy as np
 import torch
 
 from experiments.benchmark import cases, recipe
-from ffjax import data, goodness
+from ffjax import data
+from ffjax.config import build
+from ffjax.goodness import State
 from ffjax.model import evaluate, pathway
+from ffjax.model.pathway import Architecture, Params
 from ffjax.training import program
+from ffjax.training.optimizer import Training
+from ffjax.training.program import Examples, Hyper, LayerState, Program
 
-Row = dict[str, Any]
+Row = dict[str, Any]  # of a table: names, and samples in seconds
+Timer = Callable[[], tuple[float, float]]  # seconds, and the loss
+_T = TypeVar("_T")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,9 +37,15 @@ class Prepared:
     """A network after its first epochs, and its rows of results so far."""
 
     case: cases.Case
-    arch: pathway.Architecture
-    layers: list[tuple[Any, Any]]  # parameters and goodness state
+    arch: Architecture
+    training: Training
+    layers: list[tuple[Params, State]]
     rows: list[Row]
+
+    @property
+    def params(self) -> list[Params]:
+        """Of all layers."""
+        return [params for params, _ in self.layers]
 
 
 class Bench:
@@ -47,60 +60,54 @@ class Bench:
         self.torch_images = torch.from_numpy(dataset.train_images.copy())
         self.torch_labels = torch.from_numpy(dataset.train_labels.astype(np.int64))
         self.torch_test_images = torch.from_numpy(dataset.test_images.copy())
-        self.hyper = program.Hyper(
-            jnp.float32(cases.LEARNING_RATE), jnp.float32(cases.THRESHOLD)
-        )
 
     def prepare(self, case: cases.Case) -> Prepared:
         """Compiles and trains a network in ffjax for a few epochs."""
-        arch = pathway.Architecture(
-            pathway=case.pathway,
-            goodness=goodness.make(case.goodness),
-            activation="gelu",
-            norm_gate=False,
-            widths=case.widths,
-            num_classes=self.num_classes,
-            label_scale=cases.LABEL_SCALE,
-        )
-        layers, rows = [], []
+        spec = case.spec(self.size)
+        arch = build.architecture(spec, self.num_classes)
+        network = Prepared(case, arch, build.training(spec), [], [])
         inputs = pathway.encode(arch, self.images)
-        for index in range(len(case.widths)):
+        for index in range(case.num_layers):
             if index > 0:
-                inputs = pathway.advance(arch, index - 1, layers[-1][0], inputs)
+                inputs = pathway.advance(arch, index - 1, network.params[-1], inputs)
                 jax.block_until_ready(inputs)  # not a part of the compilation
             key = jax.random.key(index)
-            state = program.init_layer(arch, index, key, inputs.shape[-1])
-            epochs = functools.partial(self._epochs, arch, index, key, inputs)
+            state = program.init_layer(
+                arch, index, key, inputs.shape[-1], network.training
+            )
+            examples = Examples(inputs, self.labels)
+            epochs = functools.partial(_epochs, network, index, key, examples)
             # No epochs at all: only the compilation.
             compile_s, (state, _) = timed(functools.partial(epochs, state, 0))
             state, _ = epochs(state, self.size.start_epochs)
-            layers.append((state.params, state.goodness_state))
-            row = {
-                "pathway": case.pathway,
-                "goodness": case.goodness,
-                "width": case.widths[index],
-                "layer": index + 1,
-                "compile": compile_s,
-                "loss_error": 0.0,
-            }
-            rows.append(row)
-        return Prepared(case, arch, layers, rows)
+            network.layers.append((state.params, state.goodness_state))
+            network.rows.append(
+                {
+                    "pathway": case.pathway,
+                    "goodness": case.goodness,
+                    "width": case.width,
+                    "layer": index + 1,
+                    "compile": compile_s,
+                    "loss_error": 0.0,
+                }
+            )
+        return network
 
-    def measure_training(self, prepared: Prepared, turn: int, variants: bool) -> None:
+    def measure_training(self, network: Prepared, turn: int, variants: bool) -> None:
         """One epoch of every layer in both frameworks; adds samples to the rows.
 
         Args:
-          prepared: the network.
+          network: what to train.
           turn: the number of the round; which framework goes first depends on it.
           variants: whether to time a fused Adam in PyTorch, and ffjax without stored
             inputs, as well.
         """
-        arch, rows = prepared.arch, prepared.rows
-        network = make_torch_network(prepared, self.images.shape[-1])
-        encoded = inputs = pathway.encode(arch, self.images)
-        for index, row in enumerate(rows):
+        arch = network.arch
+        theirs = make_torch_network(network, self.images.shape[-1])
+        inputs = pathway.encode(arch, self.images)
+        for index, row in enumerate(network.rows):
             if index > 0:
-                below = prepared.layers[index - 1][0]
+                below = network.params[index - 1]
                 advance = functools.partial(
                     pathway.advance, arch, index - 1, below, inputs
                 )
@@ -108,23 +115,18 @@ class Bench:
                 _add(row, "inputs", seconds)
             # A key of the round's own: other batches than in the epochs before.
             key = jax.random.key(1000 + turn)
-            epoch = functools.partial(self._one_epoch, prepared, index, key)
+            examples = Examples(inputs, self.labels)
             torch_epoch = functools.partial(
-                self._one_torch_epoch, prepared, network, index, key
+                self._torch_epoch, network, theirs, index, key
             )
-            timers: dict[str, Callable[[], tuple[float, float]]] = {
+            timers: dict[str, Timer] = {
                 "torch": torch_epoch,
-                "ffjax": functools.partial(epoch, inputs, ()),
-                "products": functools.partial(self._products, prepared.case, index),
+                "ffjax": functools.partial(one_epoch, network, index, key, examples),
+                "products": functools.partial(self._products, network.case, index),
             }
             if variants:
                 timers["torch_fused"] = functools.partial(torch_epoch, fused=True)
-                if index > 0 and arch.carries_label:
-                    lower = tuple(params for params, _ in prepared.layers[:index])
-                    again = functools.partial(epoch, encoded, lower)
-                    if turn == 0:
-                        again()  # compiles
-                    timers["ffjax_recomputed"] = again
+                timers |= self._recomputed(network, index, key, turn)
             losses = {}
             for name in _rotated(list(timers), turn):
                 seconds, losses[name] = timers[name]()
@@ -133,43 +135,54 @@ class Bench:
             # Unlike max, this keeps a NaN.
             row["loss_error"] = float(np.maximum(row["loss_error"], error))
 
-    def measure_together(self, networks: list[Prepared], turn: int) -> None:
+    def _recomputed(
+        self, network: Prepared, index: int, key: jax.Array, turn: int
+    ) -> dict[str, Timer]:
+        """ffjax without stored inputs, where storing them makes a difference."""
+        if index == 0 or not network.arch.carries_label:
+            return {}
+        encoded = pathway.encode(network.arch, self.images)
+        examples = Examples(encoded, self.labels, tuple(network.params[:index]))
+        again = functools.partial(one_epoch, network, index, key, examples)
+        if turn == 0:
+            again()  # compiles
+        return {"ffjax_recomputed": again}
+
+    def measure_together(self, networks: Sequence[Prepared], turn: int) -> None:
         """One epoch of every layer in ffjax alone, all networks in turn.
 
         Goodness functions are compared by these samples: what the machine does
-        meanwhile changes more from minute to minute than from one to the next.
+        meanwhile changes more from minute to minute than from sample to sample.
         """
         key = jax.random.key(2000 + turn)
-        inputs = [pathway.encode(one.arch, self.images) for one in networks]
+        inputs = [pathway.encode(network.arch, self.images) for network in networks]
         for index in range(len(networks[0].rows)):
             if index > 0:
                 inputs = [
-                    pathway.advance(one.arch, index - 1, one.layers[index - 1][0], x)
-                    for one, x in zip(networks, inputs, strict=True)
+                    pathway.advance(n.arch, index - 1, n.params[index - 1], x)
+                    for n, x in zip(networks, inputs, strict=True)
                 ]
             jax.block_until_ready(inputs)
-            places = list(range(len(networks)))
-            for place in _rotated(places, turn):
-                one = networks[place]
-                seconds, _ = self._one_epoch(one, index, key, inputs[place], ())
-                _add(one.rows[index], "together", seconds)
+            for place in _rotated(list(range(len(networks))), turn):
+                examples = Examples(inputs[place], self.labels)
+                seconds, _ = one_epoch(networks[place], index, key, examples)
+                _add(networks[place].rows[index], "together", seconds)
 
-    def measure_evaluation(self, prepared: Prepared, row: Row, turn: int) -> None:
+    def measure_evaluation(self, network: Prepared, row: Row, turn: int) -> None:
         """Scores the test images in both frameworks; adds samples to the row."""
-        arch = prepared.arch
-        params = [params for params, _ in prepared.layers]
-        states = [state for _, state in prepared.layers]
-        network = make_torch_network(prepared, self.images.shape[-1])
+        arch, params = network.arch, network.params
+        states = [state for _, state in network.layers]
+        torch_network = make_torch_network(network, self.images.shape[-1])
 
-        def ours():
+        def ours() -> jax.Array:
             return evaluate.score_images(arch, params, states, self.test_images)
 
-        def theirs():
+        def theirs() -> torch.Tensor:
             return recipe.score_images(
-                network, self.torch_test_images, self.size.batch_size
+                torch_network, self.torch_test_images, self.size.batch_size
             )
 
-        timers = {"torch": theirs, "ffjax": ours}
+        timers: dict[str, Callable[[], Any]] = {"torch": theirs, "ffjax": ours}
         if not arch.carries_label:
             timers["forward"] = lambda: run_forward(arch, params, self.test_images)
         if turn == 0:
@@ -180,77 +193,89 @@ class Bench:
         for name in _rotated(list(timers), turn):
             seconds, scores[name] = timed(timers[name])
             _add(row, name, seconds)
-        expected, found = scores["torch"].numpy(), np.asarray(scores["ffjax"])
-        error = np.max(np.abs(found - expected) / (1 + np.abs(found)))
+        expected, measured = scores["torch"].numpy(), np.asarray(scores["ffjax"])
+        error = np.max(np.abs(measured - expected) / (1 + np.abs(measured)))
         row["score_error"] = float(np.maximum(row.get("score_error", 0.0), error))
 
-    def _epochs(self, arch, index, key, inputs, state, last, lower=()):
-        losses = jnp.full((self.size.start_epochs,), jnp.nan, jnp.float32)
-        if not lower:
-            arch, index = pathway.as_program(arch, index)
-        return program.train_epochs(
-            state,
-            losses,
-            key,
-            inputs,
-            self.labels,
-            lower,
-            self.hyper,
-            jnp.int32(0),
-            jnp.int32(last),
-            arch=arch,
-            index=index,
-            batch_size=self.size.batch_size,
-        )
-
-    def _one_epoch(self, prepared, index, key, inputs, lower):
-        arch = prepared.arch
-        width = pathway.input_width(arch, lower, inputs)
-        state = program.init_layer(arch, index, key, width)
-        params, goodness_state = jax.tree.map(jnp.copy, prepared.layers[index])
-        state = state.replace(params=params, goodness_state=goodness_state)
-        jax.block_until_ready(state)
-        seconds, (_, losses) = timed(
-            lambda: self._epochs(arch, index, key, inputs, state, 1, lower)
-        )
-        return seconds, float(losses[0])
-
-    def _one_torch_epoch(self, prepared, network, index, key, fused=None):
-        load_layer(network, index, *prepared.layers[index])
-        parameters = network.layer_parameters(index)
-        optimizer = torch.optim.Adam(parameters, cases.LEARNING_RATE, fused=fused)
-        # The batches of train.train_epochs.
+    def _torch_epoch(
+        self,
+        network: Prepared,
+        theirs: recipe.Network,
+        index: int,
+        key: jax.Array,
+        fused: bool | None = None,
+    ) -> tuple[float, float]:
+        load_layer(theirs, index, *network.layers[index])
+        parameters = theirs.layer_parameters(index)
+        optimizer = torch.optim.Adam(parameters, recipe.LEARNING_RATE, fused=fused)
+        # The batches of program.train_epochs.
         order_key, label_key = jax.random.split(jax.random.fold_in(key, 0))
         order = program.shuffle(order_key, len(self.labels), self.size.batch_size)
         wrong = program.draw_wrong_labels(
             label_key, self.labels[order], self.num_classes
         )
         batches = list(zip(_to_torch(order), _to_torch(wrong), strict=True))
+        images, labels = self.torch_images, self.torch_labels
         result = timed(
             lambda: recipe.train_epoch(
-                network,
-                index,
-                optimizer,
-                self.torch_images,
-                self.torch_labels,
-                batches,
+                theirs, index, optimizer, images, labels, batches
             )
         )
         # The layers above expect the weights from before this epoch.
-        load_layer(network, index, *prepared.layers[index])
+        load_layer(theirs, index, *network.layers[index])
         return result
 
-    def _products(self, case, index):
+    def _products(self, case: cases.Case, index: int) -> tuple[float, float]:
         """An epoch of nothing but the layer's matrix products."""
         rows = cases.product_rows(case, index, self.size)
-        fan_in = case.widths[index - 1] if index > 0 else self.images.shape[-1]
+        fan_in = case.width if index > 0 else self.images.shape[-1]
         batches, weights = _operands(
-            cases.num_steps(self.size), rows, fan_in, case.widths[index]
+            cases.num_steps(self.size), rows, fan_in, case.width
         )
         return timed(lambda: run_products(batches, weights))[0], 0.0
 
 
-def timed(function: Callable[[], Any]) -> tuple[float, Any]:
+def _epochs(
+    network: Prepared,
+    index: int,
+    key: jax.Array,
+    examples: Examples,
+    state: LayerState,
+    last: int,
+) -> tuple[LayerState, jax.Array]:
+    """The first epochs of a layer by the program that ffjax trains it with."""
+    training = network.training
+    return program.train_epochs(
+        state,
+        jnp.full((training.epochs,), jnp.nan, jnp.float32),
+        key,
+        examples,
+        Hyper(jnp.float32(training.learning_rate), jnp.float32(training.threshold)),
+        jnp.int32(0),
+        jnp.int32(last),
+        program=Program.of(
+            network.arch, index, training, has_lower=bool(examples.lower)
+        ),
+    )
+
+
+def one_epoch(
+    network: Prepared, index: int, key: jax.Array, examples: Examples
+) -> tuple[float, float]:
+    """Seconds and loss of an epoch in ffjax, from the prepared weights."""
+    arch = network.arch
+    width = pathway.input_width(arch, examples.lower, examples.inputs)
+    state = program.init_layer(arch, index, key, width, network.training)
+    params, goodness_state = jax.tree.map(jnp.copy, network.layers[index])
+    state = state.replace(params=params, goodness_state=goodness_state)
+    jax.block_until_ready(state)
+    seconds, (_, losses) = timed(
+        lambda: _epochs(network, index, key, examples, state, 1)
+    )
+    return seconds, float(losses[0])
+
+
+def timed(function: Callable[[], _T]) -> tuple[float, _T]:
     """Seconds until the result of a call is there, and the result."""
     started = time.perf_counter()
     result = jax.block_until_ready(function())
@@ -261,35 +286,35 @@ def timed(function: Callable[[], Any]) -> tuple[float, Any]:
 def run_products(batches: jax.Array, weights: jax.Array) -> jax.Array:
     """For each batch x: x W, and x' g with a g of the same shape as x W."""
 
-    def step(_, x):
+    def step(_: jax.Array, x: jax.Array) -> tuple[jax.Array, None]:
         return x.T @ (x @ weights), None
 
     return jax.lax.scan(step, jnp.zeros_like(weights), batches)[0]
 
 
 @functools.partial(jax.jit, static_argnames="arch")
-def run_forward(arch: pathway.Architecture, params, images: jax.Array) -> jax.Array:
+def run_forward(
+    arch: Architecture, params: Sequence[Params], images: jax.Array
+) -> jax.Array:
     """A plain forward pass: images through all layers, and no goodness."""
     labels = jnp.zeros(len(images), jnp.int32)
     return pathway.propagate(arch, params, pathway.encode(arch, images), labels)
 
 
-def make_torch_network(prepared: Prepared, num_inputs: int) -> recipe.Network:
+def make_torch_network(network: Prepared, num_inputs: int) -> recipe.Network:
     """The same network with the same weights in PyTorch."""
-    case = prepared.case
-    network = recipe.Network(
-        case.pathway,
-        case.goodness,
-        num_inputs,
-        case.widths,
-        prepared.arch.num_classes,
+    case, widths = network.case, network.arch.widths
+    theirs = recipe.Network(
+        case.pathway, case.goodness, num_inputs, widths, network.arch.num_classes
     )
-    for index, (params, state) in enumerate(prepared.layers):
-        load_layer(network, index, params, state)
-    return network
+    for index, (params, state) in enumerate(network.layers):
+        load_layer(theirs, index, params, state)
+    return theirs
 
 
-def load_layer(network: recipe.Network, index: int, params, state) -> None:
+def load_layer(
+    network: recipe.Network, index: int, params: Params, state: State
+) -> None:
     """Copies a layer's weights into the PyTorch network."""
     kernel, label_kernel = params["kernel"], params.get("label_kernel")
     if network.pathway == "standard" and index == 0:
@@ -303,7 +328,7 @@ def load_layer(network: recipe.Network, index: int, params, state) -> None:
         network.running_means[index] = _to_torch(state)
 
 
-def _to_torch(array: jax.Array) -> torch.Tensor:
+def _to_torch(array: jax.typing.ArrayLike) -> torch.Tensor:
     values = np.array(array)
     return torch.from_numpy(
         values.astype(np.int64) if values.dtype.kind == "i" else values
@@ -311,7 +336,9 @@ def _to_torch(array: jax.Array) -> torch.Tensor:
 
 
 @functools.lru_cache(maxsize=1)
-def _operands(num_batches: int, rows: int, fan_in: int, width: int):
+def _operands(
+    num_batches: int, rows: int, fan_in: int, width: int
+) -> tuple[jax.Array, jax.Array]:
     keys = jax.random.split(jax.random.key(0))
     batches = jax.random.normal(keys[0], (num_batches, rows, fan_in))
     weights = jax.random.normal(keys[1], (fan_in, width)) * fan_in**-0.5
@@ -319,9 +346,9 @@ def _operands(num_batches: int, rows: int, fan_in: int, width: int):
     return batches, weights
 
 
-def _rotated(names: list[Any], turn: int) -> list[Any]:
-    shift = turn % len(names)
-    return names[shift:] + names[:shift]
+def _rotated(items: list[_T], turn: int) -> list[_T]:
+    shift = turn % len(items)
+    return items[shift:] + items[:shift]
 
 
 def _add(row: Row, name: str, seconds: float) -> None:

@@ -6,80 +6,81 @@ the package that the paper used, and top-k is torch.topk.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import entmax as entmax_package
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
+LEARNING_RATE = 1e-3
 THRESHOLD = 2.0
 LABEL_SCALE = 5.0
 MOMENTUM = 0.9  # of softmax_energy_margin's running mean
 
 
-def sos(h):
+def sos(h: Tensor) -> Tensor:
     return h.square().mean(-1)
 
 
-def variance(h):
+def variance(h: Tensor) -> Tensor:
     return h.var(-1, correction=0)
 
 
-def neg_entropy(h):
+def neg_entropy(h: Tensor) -> Tensor:
     log_p = F.log_softmax(h, -1)
     return math.log(h.shape[-1]) + (log_p.exp() * log_p).sum(-1)
 
 
-def softmax_energy_margin(h, running_mean):
+def softmax_energy_margin(h: Tensor, running_mean: Tensor) -> Tensor:
     return sos(h) - 0.5 * running_mean * torch.logsumexp(h, -1)
 
 
-def game_theoretic(h):
+def game_theoretic(h: Tensor) -> Tensor:
     weight = h.abs()
     return (weight * h.square()).sum(-1) / (weight.sum(-1) + 1e-12)
 
 
-def game_theoretic_shah(h):
+def game_theoretic_shah(h: Tensor) -> Tensor:
     weight = h.abs()
     share = weight / (weight.sum(-1, keepdim=True) + 1e-12)
     return (h.square() * (1 + 0.1 * share)).mean(-1)
 
 
-def topk(h, fraction=0.02):
+def topk(h: Tensor, fraction: float = 0.02) -> Tensor:
     k = max(5, int(fraction * h.shape[-1]))
     return torch.topk(h, k).values.mean(-1)
 
 
-def contrast_topk(h, fraction=0.01):
+def contrast_topk(h: Tensor, fraction: float = 0.01) -> Tensor:
     return topk(h, fraction) + topk(-h, fraction)
 
 
-def ln_topk(h):
+def ln_topk(h: Tensor) -> Tensor:
     return topk(F.layer_norm(h, h.shape[-1:]))
 
 
-def entmax(h, alpha=1.5):
+def entmax(h: Tensor, alpha: float = 1.5) -> Tensor:
     weights = entmax_package.entmax_bisect(h, alpha=alpha, dim=-1)
     return (weights * h.square()).sum(-1)
 
 
-def burstiness(h):
+def burstiness(h: Tensor) -> Tensor:
     square = (h - h.mean(-1, keepdim=True)).square()
     return square.square().mean(-1) / (square.mean(-1) + 1e-8).square() - 3
 
 
-def ln_burstiness(h):
+def ln_burstiness(h: Tensor) -> Tensor:
     return burstiness(F.layer_norm(h, h.shape[-1:]))
 
 
-def moment(h, p=6):
+def moment(h: Tensor, p: int = 6) -> Tensor:
     centred = h - h.mean(-1, keepdim=True)
     standard = centred / (centred.square().mean(-1, keepdim=True) + 1e-8).sqrt()
     return standard.pow(p).mean(-1) - math.prod(range(p - 1, 0, -2))
 
 
-GOODNESS: dict[str, Callable] = {
+GOODNESS: dict[str, Callable[..., Tensor]] = {
     function.__name__: function
     for function in (
         sos,
@@ -119,7 +120,7 @@ class Network(nn.Module):
         self.goodness = GOODNESS[goodness]
         self.num_classes = num_classes
         self.layers, self.label_layers = nn.ModuleList(), nn.ModuleList()
-        self.running_means = []
+        self.running_means: list[Tensor] = []
         fan_in = num_inputs + (num_classes if pathway == "standard" else 0)
         for width in widths:
             self.layers.append(nn.Linear(fan_in, width))
@@ -128,32 +129,39 @@ class Network(nn.Module):
             self.running_means.append(torch.zeros(()))
             fan_in = width
 
-    def encode(self, images, labels):
+    def encode(self, images: Tensor, labels: Tensor) -> Tensor:
         if self.pathway == "standard":
             onehot = F.one_hot(labels, self.num_classes).float()
             images = torch.cat([images, LABEL_SCALE * onehot], dim=-1)
         return F.normalize(images, dim=-1)
 
-    def run(self, index, x):
+    def run(self, index: int, x: Tensor) -> Tensor:
         return F.gelu(self.layers[index](x))
 
-    def shift(self, index, h, labels):
+    def shift(self, index: int, h: Tensor, labels: Tensor) -> Tensor:
         onehot = F.one_hot(labels, self.num_classes).float()
         return h + self.label_layers[index](onehot)
 
-    def measure(self, h, running_mean):
+    def measure(self, h: Tensor, running_mean: Tensor) -> Tensor:
         if self.goodness is softmax_energy_margin:
             return self.goodness(h, running_mean)
         return self.goodness(h)
 
-    def layer_parameters(self, index):
+    def layer_parameters(self, index: int) -> list[nn.Parameter]:
         modules = [self.layers[index]]
         if self.pathway == "ffcl":
             modules.append(self.label_layers[index])
         return [parameter for module in modules for parameter in module.parameters()]
 
 
-def train_step(network, index, optimizer, images, labels, wrong):
+def train_step(
+    network: Network,
+    index: int,
+    optimizer: torch.optim.Optimizer,
+    images: Tensor,
+    labels: Tensor,
+    wrong: Tensor,
+) -> float:
     """One step of one layer; returns its loss."""
     standard = network.pathway == "standard"
     with torch.no_grad():
@@ -182,8 +190,15 @@ def train_step(network, index, optimizer, images, labels, wrong):
     return loss.item()
 
 
-def train_epoch(network, index, optimizer, images, labels, batches):
-    """One epoch of one layer: ``batches`` yields rows and their wrong labels.
+def train_epoch(
+    network: Network,
+    index: int,
+    optimizer: torch.optim.Optimizer,
+    images: Tensor,
+    labels: Tensor,
+    batches: Sequence[tuple[Tensor, Tensor]],
+) -> float:
+    """One epoch of one layer: ``batches`` are rows and their wrong labels.
 
     Returns:
       The mean loss.
@@ -196,7 +211,7 @@ def train_epoch(network, index, optimizer, images, labels, batches):
 
 
 @torch.no_grad()
-def score_images(network, images, batch_size):
+def score_images(network: Network, images: Tensor, batch_size: int) -> Tensor:
     """Goodness of every layer and of their concatenation under every label.
 
     Returns:
@@ -205,13 +220,15 @@ def score_images(network, images, batch_size):
     return torch.cat([_score_batch(network, x) for x in images.split(batch_size)])
 
 
-def _score_batch(network, images):
+def _score_batch(network: Network, images: Tensor) -> Tensor:
     depth = len(network.layers)
-    means = [*network.running_means, sum(network.running_means) / depth]
-    scores, features = [], None
+    means = network.running_means
+    means = [*means, sum(means[1:], start=means[0]) / depth]
+    scores: list[Tensor] = []
+    features: list[Tensor] = []
     for label in range(network.num_classes):
         labels = torch.full((len(images),), label)
-        if features is None or network.pathway == "standard":
+        if not features or network.pathway == "standard":
             x, features = network.encode(images, labels), []
             for index in range(depth):
                 features.append(network.run(index, x))

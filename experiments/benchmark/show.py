@@ -8,8 +8,8 @@ import pathlib
 import platform
 import re
 import statistics
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
 import matplotlib
 import torch
@@ -21,8 +21,10 @@ from ffjax import atomic
 matplotlib.use("Agg")
 
 from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
 
-Row = dict[str, Any]
+Row = dict[str, Any]  # names, and samples in seconds
+Measured = dict[str, Any]  # the content of benchmark.json: rows by part, and settings
 Table = tuple[str, list[str], list[list[str]]]  # title, header, rows
 
 TOLERANCE = 1e-3  # of losses and scores: more is not rounding but other work
@@ -67,53 +69,64 @@ def totals(rows: Iterable[Row], name: str) -> list[float]:
 
 
 def ratios(above: list[float], below: list[float]) -> list[float]:
-    """One ratio a round: both sides were measured within the same one."""
+    """A ratio for each round: both sides were measured within it."""
     return [a / b for a, b in zip(above, below, strict=True)]
 
 
-def goals(found: dict[str, Any]) -> list[Row]:
+class Goal(NamedTuple):
+    """A ratio of two measurements, and what it should be."""
+
+    figure: str
+    goal: str  # ">= 2.0"
+    above: list[float]  # a sample a round
+    below: list[float]
+
+
+def goals(measured: Measured) -> list[Row]:
     """The goals that this run measured: their value, and whether it is reached."""
+    wanted = (
+        *_against_torch(measured),
+        *_against_sos(measured),
+        *_against_bounds(measured),
+    )
+    # Of a network that this run does not have there are no samples.
+    return [_judge(goal) for goal in wanted if goal.above and goal.below]
 
-    def total(pathway: str, goodness: str, name: str) -> list[float]:
-        rows = _where(found["training"], pathway=pathway, goodness=goodness)
-        return totals(rows, name)
 
-    def depth(pathway: str, layer: int) -> list[float]:
-        return totals(_where(found["depth"], pathway=pathway, layer=layer), "ffjax")
+def _judge(goal: Goal) -> Row:
+    samples = ratios(goal.above, goal.below)
+    value, limit = statistics.median(samples), float(goal.goal.split()[1])
+    return {
+        "figure": goal.figure,
+        "goal": goal.goal,
+        "value": value,
+        "least": min(samples),
+        "most": max(samples),
+        "met": value >= limit if goal.goal.startswith(">=") else value <= limit,
+    }
 
-    def evaluation(pathway: str, goodness: str, name: str) -> list[float]:
-        rows = _where(found["evaluation"], pathway=pathway, goodness=goodness)
-        return rows[0][name] if rows else []
 
-    result = []
-
-    def add(figure: str, goal: str, above: list[float], below: list[float]) -> None:
-        if not above or not below:
-            return  # of a network that this run does not have
-        samples = ratios(above, below)
-        value, limit = statistics.median(samples), float(goal.split()[1])
-        result.append(
-            {
-                "figure": figure,
-                "goal": goal,
-                "value": value,
-                "least": min(samples),
-                "most": max(samples),
-                "met": value >= limit if goal.startswith(">=") else value <= limit,
-            }
-        )
-
+def _against_torch(measured: Measured) -> Iterator[Goal]:
     for pathway, goodness, goal in (
         ("standard", "burstiness", ">= 2.0"),
         ("ffcl", "burstiness", ">= 1.8"),
         ("standard", "entmax", ">= 6"),
         ("ffcl", "entmax", ">= 10"),
     ):
-        theirs, ours = (total(pathway, goodness, name) for name in ("torch", "ffjax"))
-        add(f"{pathway} {goodness}: training, PyTorch / ffjax", goal, theirs, ours)
+        rows = _where(measured["training"], pathway=pathway, goodness=goodness)
+        theirs, ours = totals(rows, "torch"), totals(rows, "ffjax")
+        figure = f"{pathway} {goodness}: training, PyTorch / ffjax"
+        yield Goal(figure, goal, theirs, ours)
     for pathway in cases.PATHWAYS:
-        theirs, ours = (evaluation(pathway, "entmax", n) for n in ("torch", "ffjax"))
-        add(f"{pathway} entmax: evaluation, PyTorch / ffjax", ">= 20", theirs, ours)
+        theirs, ours = (
+            _evaluation(measured, pathway, "entmax", name)
+            for name in ("torch", "ffjax")
+        )
+        figure = f"{pathway} entmax: evaluation, PyTorch / ffjax"
+        yield Goal(figure, ">= 20", theirs, ours)
+
+
+def _against_sos(measured: Measured) -> Iterator[Goal]:
     for pathway, goodness, goal in (
         ("standard", "entmax", "<= 1.15"),
         ("ffcl", "entmax", "<= 1.25"),
@@ -122,38 +135,55 @@ def goals(found: dict[str, Any]) -> list[Row]:
         ("standard", "burstiness", "<= 1.05"),
         ("ffcl", "burstiness", "<= 1.05"),
     ):
-        ours, base = (total(pathway, name, "together") for name in (goodness, "sos"))
-        add(f"{pathway}: {goodness} / sos, both ffjax", goal, ours, base)
-    for pathway in cases.PATHWAYS:
-        rows = _where(
-            found["training"], pathway=pathway, goodness="burstiness", layer=2
+        rows = _where(measured["training"], pathway=pathway)
+        ours, base = (
+            totals(_where(rows, goodness=name), "together")
+            for name in (goodness, "sos")
         )
-        for row in rows:
-            name = f"{pathway} burstiness, layer 2: training / its products alone"
-            add(name, "<= 1.2", row["ffjax"], row["products"])
+        yield Goal(f"{pathway}: {goodness} / sos, both ffjax", goal, ours, base)
+
+
+def _against_bounds(measured: Measured) -> Iterator[Goal]:
     for pathway in cases.PATHWAYS:
-        second, fourth = (depth(pathway, layer) for layer in (2, 4))
-        add(f"{pathway} burstiness: layer 4 / layer 2", "<= 1.1", fourth, second)
+        for row in _where(
+            measured["training"], pathway=pathway, goodness="burstiness", layer=2
+        ):
+            figure = f"{pathway} burstiness, layer 2: training / its products alone"
+            yield Goal(figure, "<= 1.2", row["ffjax"], row["products"])
+    for pathway in cases.PATHWAYS:
+        second, fourth = (
+            totals(_where(measured["depth"], pathway=pathway, layer=layer), "ffjax")
+            for layer in (2, 4)
+        )
+        figure = f"{pathway} burstiness: layer 4 / layer 2"
+        yield Goal(figure, "<= 1.1", fourth, second)
     every, forward = (
-        evaluation("ffcl", "burstiness", name) for name in ("ffjax", "forward")
+        _evaluation(measured, "ffcl", "burstiness", name)
+        for name in ("ffjax", "forward")
     )
-    name = "ffcl burstiness: evaluation of all labels / a forward pass"
-    add(name, "<= 1.6", every, forward)
-    return result
+    figure = "ffcl burstiness: evaluation of all labels / a forward pass"
+    yield Goal(figure, "<= 1.6", every, forward)
+
+
+def _evaluation(
+    measured: Measured, pathway: str, goodness: str, name: str
+) -> list[float]:
+    rows = _where(measured["evaluation"], pathway=pathway, goodness=goodness)
+    return rows[0][name] if rows else []
 
 
 def _where(rows: Iterable[Row], **wanted: Any) -> list[Row]:
     return [row for row in rows if all(row[k] == v for k, v in wanted.items())]
 
 
-def largest_error(found: dict[str, Any]) -> float:
+def largest_error(measured: Measured) -> float:
     """The largest relative difference of losses and scores between the frameworks."""
     losses = [
         row["loss_error"]
         for part in ("training", "depth", "width")
-        for row in found[part]
+        for row in measured[part]
     ]
-    scores = [row["score_error"] for row in found["evaluation"]]
+    scores = [row["score_error"] for row in measured["evaluation"]]
     errors = losses + scores
     return float("nan") if any(e != e for e in errors) else max(errors)
 
@@ -161,22 +191,22 @@ def largest_error(found: dict[str, Any]) -> float:
 # --- Tables ---------------------------------------------------------------------------
 
 
-def tables(found: dict[str, Any]) -> list[Table]:
+def tables(measured: Measured) -> list[Table]:
     """Everything that was measured, in the order in which to read it."""
     return [
-        _goal_table(found),
-        _network_table(found),
-        _layer_table(found),
-        _variant_table(found),
-        _evaluation_table(found),
-        _growth_table(found, "depth"),
-        _growth_table(found, "width"),
-        _memory_table(found),
-        _start_table(found),
+        _goal_table(measured),
+        _network_table(measured),
+        _layer_table(measured),
+        _variant_table(measured),
+        _evaluation_table(measured),
+        _growth_table(measured, "depth"),
+        _growth_table(measured, "width"),
+        _memory_table(measured),
+        _start_table(measured),
     ]
 
 
-def _goal_table(found) -> Table:
+def _goal_table(measured: Measured) -> Table:
     rows = [
         [
             goal["figure"],
@@ -185,15 +215,15 @@ def _goal_table(found) -> Table:
             f"{goal['least']:.2f} to {goal['most']:.2f}",
             "met" if goal["met"] else "MISSED",
         ]
-        for goal in goals(found)
+        for goal in goals(measured)
     ]
     return "Goals", ["figure", "goal", "measured", "rounds", ""], rows
 
 
-def _network_table(found) -> Table:
+def _network_table(measured: Measured) -> Table:
     rows = []
-    for pathway, goodness in _networks(found["training"]):
-        layers = _where(found["training"], pathway=pathway, goodness=goodness)
+    for pathway, goodness in _networks(measured["training"]):
+        layers = _where(measured["training"], pathway=pathway, goodness=goodness)
         theirs, ours = totals(layers, "torch"), totals(layers, "ffjax")
         bound = totals(layers, "products")
         rows.append(
@@ -219,7 +249,7 @@ def _network_table(found) -> Table:
     return "Training: seconds an epoch, all layers", header, rows
 
 
-def _layer_table(found) -> Table:
+def _layer_table(measured: Measured) -> Table:
     rows = [
         [
             row["pathway"],
@@ -232,7 +262,7 @@ def _layer_table(found) -> Table:
             _ratio(row["ffjax"], row["products"]),
             f"{row['compile']:.1f}",
         ]
-        for row in found["training"]
+        for row in measured["training"]
     ]
     header = [
         "pathway",
@@ -248,9 +278,9 @@ def _layer_table(found) -> Table:
     return "Training: seconds an epoch, each layer", header, rows
 
 
-def _variant_table(found) -> Table:
+def _variant_table(measured: Measured) -> Table:
     rows = []
-    for row in _where(found["training"], goodness="burstiness"):
+    for row in _where(measured["training"], goodness="burstiness"):
         again = row.get("ffjax_recomputed")
         rows.append(
             [
@@ -273,10 +303,10 @@ def _variant_table(found) -> Table:
     return "Variants of burstiness: seconds an epoch", header, rows
 
 
-def _evaluation_table(found) -> Table:
-    count = found["size"]["num_test_images"]
+def _evaluation_table(measured: Measured) -> Table:
+    count = measured["size"]["num_test_images"]
     rows = []
-    for row in found["evaluation"]:
+    for row in measured["evaluation"]:
         theirs, ours = ([count / s for s in row[name]] for name in ("torch", "ffjax"))
         forward = row.get("forward")
         rows.append(
@@ -302,7 +332,7 @@ def _evaluation_table(found) -> Table:
     return f"Evaluation: images a second, of {count}", header, rows
 
 
-def _growth_table(found, part: str) -> Table:
+def _growth_table(measured: Measured, part: str) -> Table:
     axis = "layer" if part == "depth" else "width"
     rows = [
         [
@@ -313,7 +343,7 @@ def _growth_table(found, part: str) -> Table:
             _spread(row["products"]),
             _ratio(row["ffjax"], row["products"]),
         ]
-        for row in found[part]
+        for row in measured[part]
     ]
     title = {
         "depth": "Cost against depth: burstiness, seconds an epoch of each layer",
@@ -323,7 +353,7 @@ def _growth_table(found, part: str) -> Table:
     return title, header, rows
 
 
-def _memory_table(found) -> Table:
+def _memory_table(measured: Measured) -> Table:
     rows = [
         [
             row["pathway"],
@@ -331,14 +361,14 @@ def _memory_table(found) -> Table:
             f"{row['loaded'] / 1e9:.2f}",
             f"{row['peak'] / 1e9:.2f}",
         ]
-        for row in found["memory"]
+        for row in measured["memory"]
     ]
     header = ["pathway", "framework", "before training", "peak"]
     return "Memory of a process, burstiness: GB", header, rows
 
 
-def _start_table(found) -> Table:
-    rows = [[row["start"], _spread(row["seconds"])] for row in found["start"]]
+def _start_table(measured: Measured) -> Table:
+    rows = [[row["start"], _spread(row["seconds"])] for row in measured["start"]]
     title = "Start to first step, demo network"
     return title, ["compilation cache", "seconds"], rows
 
@@ -364,18 +394,19 @@ def _ratio(above: list[float], below: list[float]) -> str:
 # --- Output ---------------------------------------------------------------------------
 
 
-def notes(found: dict[str, Any]) -> list[str]:
+def notes(measured: Measured) -> list[str]:
     """What a reader must know about the numbers."""
-    machine, size = found["machine"], found["size"]
+    machine, size = measured["machine"], measured["size"]
     versions = ", ".join(f"{k} {v}" for k, v in machine["versions"].items())
-    error = largest_error(found)
+    error = largest_error(measured)
     verdict = "the same work" if error <= TOLERANCE else "NOT THE SAME WORK"
     lines = [
         f"{machine['processor']}, {machine['cores']} cores; threads: "
         f"{machine['threads']}; {versions}.",
         f"Size {size['name']}: {size['num_layers']}x{size['width']}, GELU, batches of "
-        f"{size['batch_size']}, {size['num_images']:,} images, {size['rounds']} "
-        f"rounds, {found['seconds'] / 60:.1f} minutes. Medians ± half the range.",
+        f"{size['batch_size']}, {size['num_images']:,} images an epoch, "
+        f"{size['rounds']} rounds, {measured['seconds'] / 60:.1f} minutes. Medians ± "
+        "half the range.",
         "PyTorch: the paper's recipe, lower layers recomputed at every step. ffjax: "
         f"with a {cases.EPOCHS}th of the time for its inputs, computed once for "
         f"{cases.EPOCHS} epochs. Products: x W and x' g of the layer alone, in XLA.",
@@ -392,13 +423,13 @@ def notes(found: dict[str, Any]) -> list[str]:
     return lines
 
 
-def print_tables(found: dict[str, Any]) -> None:
+def print_tables(measured: Measured) -> None:
     """The tables on the terminal, but for the longest; the goals come last."""
     screen = console.Console()
     if not screen.is_terminal:
         screen = console.Console(width=120)  # a log file has no edge
-    shown = [t for t in tables(found) if t[2]]
-    long = _layer_table(found)[0]
+    shown = [t for t in tables(measured) if t[2]]
+    long = _layer_table(measured)[0]
     for title, header, rows in [*shown[1:], shown[0]]:
         if title == long and len(rows) > 40:
             continue
@@ -411,21 +442,21 @@ def print_tables(found: dict[str, Any]) -> None:
         for row in rows:
             drawn.add_row(*row, style="red" if row[-1] == "MISSED" else None)
         screen.print(drawn)
-    for line in notes(found):
+    for line in notes(measured):
         screen.print(line, highlight=False)
 
 
-def write(found: dict[str, Any], folder: pathlib.Path) -> None:
+def write(measured: Measured, folder: pathlib.Path) -> None:
     """The numbers as JSON, the tables as Markdown and the chart as PNG."""
-    content = json.dumps({**found, "goals": goals(found)}, indent=1)
+    content = json.dumps({**measured, "goals": goals(measured)}, indent=1)
     atomic.write_text(folder / "benchmark.json", content + "\n")
-    atomic.write_text(folder / "benchmark.md", _markdown(found))
-    atomic.write_bytes(folder / "benchmark.png", _chart(found))
+    atomic.write_text(folder / "benchmark.md", _markdown(measured))
+    atomic.write_bytes(folder / "benchmark.png", _chart(measured))
 
 
-def _markdown(found) -> str:
-    parts = ["# How fast ffjax is", "![chart](benchmark.png)", *notes(found)]
-    for title, header, rows in tables(found):
+def _markdown(measured: Measured) -> str:
+    parts = ["# How fast ffjax is", "![chart](benchmark.png)", *notes(measured)]
+    for title, header, rows in tables(measured):
         if rows:
             lines = [header, ["---"] * len(header), *rows]
             grid = "\n".join(f"| {' | '.join(line)} |" for line in lines)
@@ -437,15 +468,15 @@ _COLOURS = {"torch": "#c44e52", "ffjax": "#3b75af", "products": "#9a9a9a"}
 _NAMES = {"torch": "PyTorch", "ffjax": "ffjax", "products": "matrix products alone"}
 
 
-def _chart(found) -> bytes:
-    bars = 1 + 0.7 * len(found["size"]["goodness"])  # inches
+def _chart(measured: Measured) -> bytes:
+    bars = 1 + 0.7 * len(measured["size"]["goodness"])  # inches
     figure, axes = plt.subplots(
         2, 2, figsize=(11, bars + 4), height_ratios=[bars, 4], layout="constrained"
     )
     for axis, pathway in zip(axes[0], cases.PATHWAYS, strict=True):
-        _draw_networks(axis, found, pathway)
+        _draw_networks(axis, measured, pathway)
     for axis, pathway in zip(axes[1], cases.PATHWAYS, strict=True):
-        _draw_depth(axis, found, pathway)
+        _draw_depth(axis, measured, pathway)
     handles, labels = axes[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=3, frameon=False)
     scratch = io.BytesIO()
@@ -454,8 +485,8 @@ def _chart(found) -> bytes:
     return scratch.getvalue()
 
 
-def _draw_networks(axis, found, pathway) -> None:
-    rows = _where(found["training"], pathway=pathway)
+def _draw_networks(axis: Axes, measured: Measured, pathway: str) -> None:
+    rows = _where(measured["training"], pathway=pathway)
     names = [goodness for _, goodness in _networks(rows)]
     for place, name in enumerate(_NAMES):
         samples = [totals(_where(rows, goodness=g), name) for g in names]
@@ -479,14 +510,14 @@ def _draw_networks(axis, found, pathway) -> None:
     axis.set_yticks(range(len(names)), names)
     axis.invert_yaxis()
     axis.margins(x=0.12, y=0.01)
-    layers, width = found["size"]["num_layers"], found["size"]["width"]
+    layers, width = measured["size"]["num_layers"], measured["size"]["width"]
     axis.set_title(f"{pathway}, {layers}x{width}: all layers", loc="left")
     axis.set_xlabel("seconds an epoch")
     axis.spines[["top", "right"]].set_visible(False)
 
 
-def _draw_depth(axis, found, pathway) -> None:
-    rows = _where(found["depth"], pathway=pathway)
+def _draw_depth(axis: Axes, measured: Measured, pathway: str) -> None:
+    rows = _where(measured["depth"], pathway=pathway)
     layers = [row["layer"] for row in rows]
     for name in _NAMES:
         middles = [statistics.median(row[name]) for row in rows]

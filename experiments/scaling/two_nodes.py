@@ -6,13 +6,14 @@ prints its address.
 """
 
 import sys
+from typing import Any
 
 from ray import cluster_utils
 
 
 def main() -> None:
     """Starts the cluster, and ends it with the input."""
-    size = {"num_cpus": 1, "object_store_memory": 200 * 2**20}
+    size: dict[str, Any] = {"num_cpus": 1, "object_store_memory": 200 * 2**20}
     cluster = cluster_utils.Cluster(
         initialize_head=True, head_node_args={**size, "include_dashboard": False}
     )

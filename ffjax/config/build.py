@@ -22,7 +22,7 @@ def architecture(spec: RunSpec, num_classes: int) -> Architecture:
         goodness=goodness.make(spec.goodness, **_goodness_arguments(spec)),
         activation=spec.activation,
         norm_gate=spec.norm_gate,
-        widths=(spec.width,) * spec.num_layers,
+        widths=spec.layer_widths,
         num_classes=num_classes,
         label_scale=spec.label_scale,
         normalisation=spec.normalisation,
@@ -44,7 +44,7 @@ def check_goodness(arch: Architecture) -> None:
 def backprop_network(spec: RunSpec, num_classes: int) -> backprop.Network:
     """The network of a run where the trainer is backpropagation."""
     return backprop.Network(
-        widths=(spec.width,) * spec.num_layers,
+        widths=spec.layer_widths,
         activation=spec.activation,
         norm_gate=spec.norm_gate,
         num_classes=num_classes,

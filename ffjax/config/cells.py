@@ -102,16 +102,13 @@ def expand(
         the method that it varies choose among its cells, and all others apply to every
         cell.
     """
-    if not isinstance(config, ml_collections.ConfigDict):
-        raise UserError(
-            f"config: get_config gave {shown(config)}; must be a ConfigDict such as "
-            "ffjax.config.default() makes"
-        )
+    check_config(config)
     overrides = dict(overrides or {})
     flat = {name: config[name] for name in config if name != "grid"}
     if "grid" not in config:
         cell = _make_cell({**flat, **overrides}, ())
         spec.check_used(cell.spec, overrides)
+        _check_kept(cell.spec, overrides)
         return [cell]
     sections = _check_grid(config.grid)
     plain = _grid_cells(sections, flat, {})
@@ -132,15 +129,41 @@ def expand(
     return kept
 
 
-def way(config: ml_collections.ConfigDict) -> Way:
-    """How a config wants its cells to be run."""
+def check_config(config: object, path: str = "") -> None:
+    """Raises a UserError unless this is what a config file must give.
+
+    Args:
+      config: what it gave.
+      path: of the file.
+    """
+    where = f"config={path!r}" if path else "config"
+    advice = "start from ffjax.config.default() or ffjax.config.grid()"
+    if not isinstance(config, ml_collections.ConfigDict):
+        raise UserError(
+            f"{where}: get_config gave {shown(config)}; must be a ConfigDict: {advice}"
+        )
+    for name in config:
+        if name != "grid":
+            spec.check_name(str(name))
+    for name in spec.ABOUT:
+        if name not in config:
+            raise UserError(
+                f"{where}: the ConfigDict of get_config has no field {name!r}; {advice}"
+            )
+    if "grid" in config:
+        _check_grid(config.grid)
+
+
+def way(config: ml_collections.ConfigDict, overrides: Fields | None = None) -> Way:
+    """How a config and the command line want its cells to be run."""
+    given = {**{name: config[name] for name in config}, **(overrides or {})}
     ways: dict[str, Any] = {
-        name: config.get(name, spec.DEFAULTS[name]) for name in spec.names("way")
+        name: given.get(name, spec.DEFAULTS[name]) for name in spec.names("way")
     }
     return Way(**ways)
 
 
-def _check_grid(grid: Any) -> dict[str, Section]:
+def _check_grid(grid: object) -> dict[str, Section]:
     """The sections of a grid, or a UserError for what is none."""
     words = "must map names of sections to tuples of dicts of fields"
     if not isinstance(grid, Mapping | ml_collections.ConfigDict):
@@ -206,6 +229,18 @@ def _make_cell(fields: Fields, sections: tuple[str, ...]) -> Cell:
     return Cell(spec.cell_id(run), run, tuple(dict.fromkeys(seeds)), sections)
 
 
+def _check_kept(run: RunSpec, given: Fields) -> None:
+    """Raises a UserError for a field set by hand that the run does not use."""
+    for name, value in given.items():
+        if spec.ABOUT[name].role == "way" or name in ("goodness_params", "widths"):
+            continue  # these have several forms
+        if getattr(run, name) != value:
+            raise UserError(
+                f"{name}={shown(value)}: not used by a run with trainer="
+                f"{run.trainer!r} and loss={run.loss!r}"
+            )
+
+
 def _is_varied(name: str, cells: Mapping[str, Cell]) -> bool:
     """Whether a field tells cells of a grid apart, so that a value chooses some."""
     if name not in spec.names("method"):
@@ -230,14 +265,14 @@ def _is_chosen(run: RunSpec, chosen: Fields) -> bool:
     )
 
 
-def _is_same(name: str, value: Any, wanted: Any) -> bool:
+def _is_same(name: str, value: object, wanted: object) -> bool:
     if name == "goodness_params":
-        asked = goodness_params.parse(wanted).items()
-        return asked <= goodness_params.parse(value).items()
+        asked = goodness_params.parse(str(wanted)).items()
+        return asked <= goodness_params.parse(str(value)).items()
     if isinstance(value, float) and isinstance(wanted, float):
         return math.isclose(value, wanted, rel_tol=1e-9)
     return value == wanted
 
 
-def _values(values: Iterable[Any]) -> str:
+def _values(values: Iterable[object]) -> str:
     return ", ".join(str(value) for value in dict.fromkeys(values) if value is not None)

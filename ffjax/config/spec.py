@@ -23,6 +23,7 @@ from ffjax.errors import (
     UserError,
     choice,
     integer,
+    is_number,
     number,
     optional,
 )
@@ -70,13 +71,16 @@ def _field(
     return dataclasses.field(default=default, metadata={"about": about})
 
 
-def _is_path(value: Any) -> bool:
+def _is_path(value: object) -> bool:
     return isinstance(value, str) and "\0" not in value
 
 
 _ON_OR_OFF = Domain(lambda value: type(value) is bool, "True or False")
 _TEXT = Domain(lambda value: isinstance(value, str), "a string")
-_LIMIT = integer(0, words="an integer >= 0 (0 = all)")
+# Beyond any use, but small enough for the floats that sizes and times are made of.
+_MOST = 10**12
+_COUNT = integer(1, _MOST, words="an integer >= 1, at most 10**12")
+_LIMIT = integer(0, _MOST, words="an integer >= 0 (0 = all), at most 10**12")
 _ABOVE_0 = number(lambda value: 0 < value <= 1e30, "a number > 0, at most 1e30")
 _FROM_0 = number(lambda value: 0 <= value <= 1e30, "a number >= 0, at most 1e30")
 _ANY_NUMBER = number(lambda value: abs(value) <= 1e30, "a number of at most 1e30")
@@ -86,6 +90,14 @@ SEED = integer(0, 2**32 - 1, words="an integer from 0 to 2**32 - 1")
 _SEEDS = Domain(
     lambda value: isinstance(value, tuple | list) and all(map(SEED.allows, value)),
     "integers >= 0, separated by commas",
+)
+_WIDTHS = Domain(
+    lambda value: (
+        isinstance(value, tuple | list)
+        and len(value) <= 1000
+        and all(map(_COUNT.allows, value))
+    ),
+    "integers >= 1, separated by commas, at most 1000 of them",
 )
 _DATASET = Domain(
     _is_path, f"one of {', '.join(data.DATASETS)}, or the path of an .npz file"
@@ -133,9 +145,10 @@ class RunSpec:
     p: int | None = _field(None, "method", _MOMENT, "order of moment", ff_only=True)
     goodness_params: str = _field("", "method", _PARAMS, "other parameters of the goodness function", ff_only=True)
     num_layers: int = _field(4, "size", integer(1, 1000), "how many layers")
-    width: int = _field(2000, "size", integer(1), "units of each layer")
+    width: int = _field(2000, "size", _COUNT, "units of each layer")
+    widths: tuple[int, ...] = _field((), "size", _WIDTHS, "units of each layer where they differ, in place of num_layers and width")
     epochs: int = _field(60, "setting", integer(1, 10**6), "of each layer")
-    batch_size: int = _field(500, "setting", integer(1), "examples in a step")
+    batch_size: int = _field(500, "setting", _COUNT, "examples in a step")
     learning_rate: float = _field(1e-3, "setting", _ABOVE_0, "of Adam")
     threshold: float = _field(2.0, "setting", _ANY_NUMBER, "tau of the loss", ff_only=True)
     negatives: str = _field("random", "setting", _NEGATIVES, "which wrong labels a step sees", ff_only=True)
@@ -160,8 +173,13 @@ class RunSpec:
 
     @property
     def size(self) -> str:
-        """Layers x units, as the paper writes it."""
-        return f"{self.num_layers}x{self.width}"
+        """Layers x units, as the paper writes it; 500-300 where their units differ."""
+        return "-".join(map(str, self.widths)) or f"{self.num_layers}x{self.width}"
+
+    @property
+    def layer_widths(self) -> tuple[int, ...]:
+        """Units of each layer."""
+        return self.widths or (self.width,) * self.num_layers
 
     def identity(self) -> "RunSpec":
         """What tells runs apart: of a file its name, wherever it lies.
@@ -229,6 +247,7 @@ def make_spec(**fields: Any) -> RunSpec:
         fields = {**fields, **_of_backprop()}
     spec = RunSpec(**fields)
     check_fields(spec)
+    spec = _with_widths(spec)
     data.check_name(spec.dataset)
     if spec.train_limit and spec.train_limit < spec.batch_size:
         raise UserError(
@@ -236,6 +255,16 @@ def make_spec(**fields: Any) -> RunSpec:
             f"(train_limit={spec.train_limit})"
         )
     return spec if spec.trainer == "backprop" else _canonical(spec)
+
+
+def _with_widths(spec: RunSpec) -> RunSpec:
+    """Says the size in a single way: as layers x units where all have the same."""
+    if not spec.widths:
+        return dataclasses.replace(spec, widths=())
+    num_layers, width = len(spec.widths), max(spec.widths)
+    is_plain = len(set(spec.widths)) == 1
+    widths = () if is_plain else tuple(spec.widths)
+    return dataclasses.replace(spec, num_layers=num_layers, width=width, widths=widths)
 
 
 def check_fields(spec: RunSpec) -> None:
@@ -281,10 +310,10 @@ def _definition(name: str) -> "Definition":
 
 def _canonical_params(spec: RunSpec, definition: "Definition") -> str:
     """All parameters of a user's own function, those set anew of a built-in one."""
-    numbers = {
+    numbers: dict[str, int | float] = {
         name: default
         for name, default in definition.defaults.items()
-        if name not in PARAM_FIELDS and type(default) in (int, float)
+        if name not in PARAM_FIELDS and is_number(default)
     }
     given = goodness_params.parse(spec.goodness_params)
     for name in given:
@@ -305,12 +334,21 @@ def _canonical_params(spec: RunSpec, definition: "Definition") -> str:
 
 
 def check_used(spec: RunSpec, given: Mapping[str, Any]) -> None:
-    """Raises a UserError for a parameter that was given to a function without it.
+    """Raises a UserError for a field that was given although another one rules it out.
+
+    That is a parameter of a function without it, or a size that ``widths`` contradicts.
 
     Args:
       spec: a run in its canonical form.
       given: the fields that a user set by hand.
     """
+    sizes = {"num_layers": len(spec.layer_widths), "width": max(spec.layer_widths)}
+    for field, size in sizes.items():
+        if given.get("widths") and given.get(field, size) != size:
+            raise UserError(
+                f"{field}={given[field]!r}: does not go with widths={given['widths']}; "
+                "give one of them"
+            )
     for field in PARAM_FIELDS.values():
         if given.get(field) is not None and getattr(spec, field) is None:
             raise UserError(

@@ -1,4 +1,4 @@
-"""Datasets by name: arrays in memory, in one order, flattened and normalised.
+"""Datasets by name: arrays in memory, in a fixed order, flattened and normalised.
 
 ``python -m ffjax.data --dataset=NAME`` takes a look at a dataset; README.md beside this
 file says which there are and in what form. Nothing here imports jax or TensorFlow, and

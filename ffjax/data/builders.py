@@ -8,7 +8,7 @@ the classes from 0.
 
 import pathlib
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import tensorflow_datasets as tfds
@@ -16,6 +16,8 @@ from tensorflow_datasets.core.download import checksums
 from tensorflow_datasets.core.utils import Size
 
 from ffjax.data import catalog, official
+
+_Examples: TypeAlias = Iterator[tuple[int, dict[str, np.ndarray | int]]]
 
 
 class _Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
@@ -43,7 +45,9 @@ class _Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
             citation=citation,
         )
 
-    def _split_generators(self, dl_manager) -> dict[str, Any]:
+    def _split_generators(
+        self, dl_manager: tfds.download.DownloadManager
+    ) -> dict[str, _Examples]:
         # Downloaded, not extracted: see ffjax.data.tfds.prepare on what TFDS mixes up.
         urls = [file.url for file in catalog.DOWNLOADS[self.name]]
         paths: Any = dl_manager.download(urls)  # in a list, as the addresses are
@@ -53,9 +57,7 @@ class _Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
             "test": self._generate_examples(*arrays[2:]),
         }
 
-    def _generate_examples(
-        self, images: np.ndarray, labels: np.ndarray
-    ) -> Iterator[tuple[int, dict[str, Any]]]:
+    def _generate_examples(self, images: np.ndarray, labels: np.ndarray) -> _Examples:
         images = images if images.ndim == 4 else images[..., None]
         for index, (image, label) in enumerate(zip(images, labels, strict=True)):
             yield index, {"image": image, "label": int(label)}
@@ -89,7 +91,7 @@ class Usps(_Builder):
 
 
 class Svhn(_Builder):
-    """House numbers from street views, cropped to 32 x 32 pixels around one digit."""
+    """House numbers from street views, cropped to 32 x 32 pixels around a digit."""
 
     url_infos = _url_infos("svhn")
     _read = staticmethod(official.read_svhn)

@@ -1,6 +1,6 @@
 """Decoded datasets on disk, so that only the first start has to decode anything.
 
-One safetensors file a dataset and source: memory-mappable, no pickle, written to a
+A safetensors file for each dataset and source: memory-mappable, no pickle, written to a
 temporary file and renamed. Its header holds a checksum of the arrays, so a damaged file
 is noticed and made anew. Two processes that write at once write the same bytes, and the
 later rename wins.
@@ -63,7 +63,7 @@ def write(entry: str, arrays: official.Arrays, *, verified: bool) -> None:
     # Serialised by the library, written by us: an OSError says what went wrong.
     content = safetensors.numpy.save(
         {key: np.ascontiguousarray(a) for key, a in arrays._asdict().items()},
-        # One entry, since the library writes several in any order.
+        # A single entry, since the library writes several in any order.
         metadata={"facts": json.dumps(facts)},
     )
     try:

@@ -1,11 +1,11 @@
-"""What is known of the datasets before one is read: classes, sizes and checksums."""
+"""What is known of the datasets before they are read: classes, sizes and checksums."""
 
 import dataclasses
 
 
 @dataclasses.dataclass(frozen=True)
 class Definition:
-    """One dataset."""
+    """What a dataset must be like."""
 
     class_names: tuple[str, ...]
     image_shape: tuple[int, ...]

@@ -82,7 +82,7 @@ def _read_files(name: str, data_dir: str) -> tuple[official.Arrays, identity.Sou
 
 
 def _root(data_dir: str) -> pathlib.Path:
-    """The folder of datasets: the one given, else the usual one of TFDS."""
+    """The folder of datasets: ``data_dir``, else where TFDS keeps its own."""
     if not data_dir:
         usual = os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
         return pathlib.Path(usual).expanduser()

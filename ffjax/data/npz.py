@@ -182,7 +182,6 @@ def _read_array(
                 raise EOFError(f"{info.filename} ends too early")
             content[start : start + len(chunk)] = np.frombuffer(chunk, np.uint8)
             start += len(chunk)
-        file.read(1)  # at its end, zipfile compares the checksum
     if header.is_fortran:
         return array.reshape(header.shape[::-1]).T
     return array.reshape(header.shape)
@@ -191,7 +190,7 @@ def _read_array(
 def _check_split(
     path: pathlib.Path, split: str, images: np.ndarray, labels: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """One split of a user's own dataset: images of numbers, integer labels."""
+    """Refuses a split that is not images of numbers with integer labels."""
     where = f"{path}: {split}_images"
     if images.ndim == 4 and images.shape[-1] == 1:
         images = images[..., 0]

@@ -34,26 +34,26 @@ class Arrays(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """One set of files that holds a whole dataset, and the function that reads it."""
+    """Files that together hold a dataset, and the function that reads them."""
 
-    files: tuple[tuple[str, ...], ...]  # each file, under any one of these names
+    files: tuple[tuple[str, ...], ...]  # each file, by the names that it may have
     read: Callable[..., Arrays]  # takes the files' paths, in that order
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
+class Files:
     """The files of a dataset in a folder."""
 
     layout: Layout
     paths: tuple[pathlib.Path, ...]
 
 
-def find(name: str, folder: pathlib.Path) -> Found | None:
+def find(name: str, folder: pathlib.Path) -> Files | None:
     """The files of dataset ``name`` in ``folder``, or None unless all are there."""
     for layout in LAYOUTS[name]:
         paths = [_first_file(folder, names) for names in layout.files]
         if all(paths):
-            return Found(layout, tuple(path for path in paths if path))
+            return Files(layout, tuple(path for path in paths if path))
     return None
 
 
@@ -66,9 +66,9 @@ def missing(name: str, folder: pathlib.Path) -> str:
     return "; or ".join(wanted)
 
 
-def read(found: Found) -> Arrays:
+def read(files: Files) -> Arrays:
     """Reads the files; raises UserError naming the file that is not as expected."""
-    return found.layout.read(*found.paths)
+    return files.layout.read(*files.paths)
 
 
 def read_idx(
@@ -110,7 +110,7 @@ def read_idx_files(*paths: pathlib.Path) -> Arrays:
 
 
 def read_emnist(*paths: pathlib.Path) -> Arrays:
-    """EMNIST Letters: the four IDX files, or the one archive that holds them.
+    """EMNIST Letters: the four IDX files, or the archive that holds them.
 
     The published images are transposed, and the letters are numbered from 1.
     """
@@ -276,7 +276,7 @@ def _unpack(path: pathlib.Path, data: bytes) -> bytes:
 def _read_tar(path: pathlib.Path, members: list[str]) -> list[bytes]:
     contents: dict[str, bytes] = {}
     try:
-        with tarfile.open(path, "r|*") as archive:  # one pass: gzip cannot seek
+        with tarfile.open(path, "r|*") as archive:  # in order: gzip cannot seek
             for entry in archive:
                 file = archive.extractfile(entry) if entry.name in members else None
                 if file:
@@ -288,12 +288,22 @@ def _read_tar(path: pathlib.Path, members: list[str]) -> list[bytes]:
     return _in_order(path, members, contents)
 
 
+_ZIP_ERRORS = (
+    EOFError,
+    NotImplementedError,  # packed by an unknown method
+    OSError,
+    RuntimeError,  # encrypted
+    zipfile.BadZipFile,
+    zlib.error,
+)
+
+
 def _read_zip(path: pathlib.Path, members: list[str]) -> list[bytes]:
     try:
         with zipfile.ZipFile(path) as archive:
             inside = set(archive.namelist())
             contents = {m: archive.read(m) for m in members if m in inside}
-    except (zipfile.BadZipFile, OSError, EOFError, zlib.error) as error:
+    except _ZIP_ERRORS as error:
         raise UserError(
             f"{path}: is cut or damaged ({error}), expected a .zip; fetch it again"
         ) from None

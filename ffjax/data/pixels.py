@@ -19,10 +19,10 @@ def statistics(images: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]
     """Mean and standard deviation of x / 255; 1 for the std of a constant channel.
 
     Args:
-      images: (N, ...) numbers; with four axes, the last one is that of the channels.
+      images: (N, ...) numbers; with four axes, the last is that of the channels.
 
     Returns:
-      The means and the standard deviations, one number a channel.
+      The means and the standard deviations, a number for each channel.
     """
     channels = images.shape[-1] if images.ndim == 4 else 1
     pairs = [

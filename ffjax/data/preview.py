@@ -1,7 +1,7 @@
 """A look at a dataset: its facts as text, and a contact sheet of its images.
 
 Prints where the data came from, its sizes, classes and statistics, and draws ten
-training images of each class: one sees whether they are upright and labelled right.
+training images of each class, which shows whether they are upright and labelled right.
 """
 
 import numpy as np

@@ -18,7 +18,7 @@ import numpy as np
 from ffjax.data import official
 from ffjax.errors import UserError
 
-_BLOCK = 1000  # records read at once; ten times faster than one by one
+_BLOCK = 1000  # records read at once; ten times faster than singly
 
 
 def find(name: str, data_dir: pathlib.Path) -> pathlib.Path | None:
@@ -131,5 +131,5 @@ def _version(folder: pathlib.Path) -> tuple[int, ...]:
 
 
 def first_line(error: Exception) -> str:
-    """What went wrong, fit for a message of one line."""
+    """What went wrong, fit for a message of a single line."""
     return f"{type(error).__name__}: {error}".splitlines()[0]

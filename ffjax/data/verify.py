@@ -104,7 +104,7 @@ def check_content(
     checksums: dict[pathlib.Path, str],
     digests: tuple[str, str],
 ) -> bool:
-    """Whether the dataset is known to be the official one; UserError if it is not.
+    """True if this is the official dataset, False if nobody knows, else UserError.
 
     Files that were unpacked, packed anew or prepared by TFDS are known by content.
     """
@@ -134,7 +134,7 @@ def check_content(
 
 
 def _is_published(name: str, path: pathlib.Path, sha256: str) -> bool:
-    """Whether a file of dataset ``name`` is, byte for byte, the published one."""
+    """Whether a file of dataset ``name`` is, byte for byte, as it was published."""
     published = catalog.PUBLISHED[name].get(path.name)
     if published and len(published) == 32:
         return published == identity.checksum(path, "md5")

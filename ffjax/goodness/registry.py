@@ -184,17 +184,18 @@ class Goodness:
         return jnp.asarray(state)
 
 
-def make(name: str, **params: Param) -> Goodness:
+def make(name: str | Definition, **params: Param) -> Goodness:
     """The goodness function called ``name`` with the given parameters.
 
     Args:
-      name: a name in GOODNESS, or "module:function" for a function of your own.
+      name: a name in GOODNESS, or "module:function" for a function of your own; or the
+        function itself, as ``register`` gave it.
       **params: values for the function's keyword arguments; the rest keep the paper's
         defaults. topk, contrast_topk and ln_topk take ``fraction``, entmax takes
         ``alpha``, moment takes ``p``.
     """
-    definition = find(name)
-    defaults = definition.defaults
+    definition = name if isinstance(name, Definition) else find(name)
+    name, defaults = definition.name, definition.defaults
     for key, value in params.items():
         if key not in defaults:
             allowed = ", ".join(defaults) or "none"

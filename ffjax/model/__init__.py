@@ -1,1 +1,1 @@
-
+"""The network, pure: an image and a candidate label -> activations -> scores."""

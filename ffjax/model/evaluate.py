@@ -5,12 +5,13 @@ Shapes: N examples, L layers, C classes.
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ffjax.goodness import State
 from ffjax.model import pathway
 from ffjax.model.pathway import Architecture, Params
 
@@ -27,7 +28,7 @@ class Evaluation(NamedTuple):
 def label_scores(
     arch: Architecture,
     params: Sequence[Params],
-    goodness_states: Sequence[Any],
+    goodness_states: Sequence[State],
     x: jax.Array,
     label: jax.Array,
     gate_on: jax.Array | None = None,
@@ -46,7 +47,7 @@ def label_scores(
 
 
 def _scores(
-    arch: Architecture, goodness_states: Sequence[Any], measured: list[jax.Array]
+    arch: Architecture, goodness_states: Sequence[State], measured: list[jax.Array]
 ) -> jax.Array:
     parts = zip(measured, goodness_states, strict=True)
     scores = [arch.goodness(activity, state) for activity, state in parts]
@@ -59,7 +60,7 @@ def _scores(
 def score_images(
     arch: Architecture,
     params: Sequence[Params],
-    goodness_states: Sequence[Any],
+    goodness_states: Sequence[State],
     images: jax.Array,
     gate_on: jax.Array | None = None,
 ) -> jax.Array:

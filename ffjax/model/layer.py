@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -96,8 +96,9 @@ class Layer(nn.Module):
         kernel = self.param("kernel", _uniform(fan_in), (x.shape[-1], self.width))
         bias = self.param("bias", _uniform(fan_in), (self.width,))
         # Leading axes of length 1, because tests forbid silent rank promotion.
-        return product.dense(x, kernel, self.precision) + bias.reshape(
-            (1,) * (x.ndim - 1) + bias.shape)
+        row = bias.reshape((1,) * (x.ndim - 1) + bias.shape)
+        products: Any = product.dense(x, kernel, self.precision)
+        return products + row
 
     def _shift(self, label: jax.Array, fan_in: int) -> jax.Array:
         shape = (self.num_classes, self.width)

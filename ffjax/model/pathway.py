@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ffjax.goodness import Goodness
+from ffjax.goodness import Goodness, State
 from ffjax.model import normalise, product
 from ffjax.model.layer import LabelSite, Layer
 
@@ -158,7 +158,7 @@ def score(
     arch: Architecture,
     index: int,
     params: Params,
-    goodness_state: Any,
+    goodness_state: State,
     x: jax.Array,
     labels: jax.Array,
     gate_on: jax.Array | None = None,

@@ -1,8 +1,8 @@
 """Matrix products in a chosen precision; sums are always float32.
 
-    float32         true float32 on every device, as the paper's framework has it
-    tensorfloat32   operands rounded to 10 bits of mantissa by a GPU's tensor cores
-    bfloat16        operands rounded to 7 bits of mantissa, twice as fast on a new CPU
+float32         true float32 on every device, as the paper's framework has it
+tensorfloat32   operands rounded to 10 bits of mantissa by a GPU's tensor cores
+bfloat16        operands rounded to 7 bits of mantissa, twice as fast on a new CPU
 """
 
 import functools

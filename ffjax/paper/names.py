@@ -1,7 +1,5 @@
 """How methods, networks, numbers and times are printed, everywhere."""
 
-from typing import Any
-
 from ffjax.config import goodness_params
 from ffjax.config.spec import PARAM_FIELDS, RunSpec
 from ffjax.errors import UserError
@@ -84,8 +82,23 @@ def method(spec: RunSpec) -> str:
         parts = ["backpropagation"]
     else:
         parts = [label(spec.pathway), goodness(spec)]
-    gate = "norm gate" if spec.norm_gate else ""
-    return ", ".join(filter(None, [*parts, label(spec.activation), gate]))
+    return ", ".join([*parts, activation(spec)])
+
+
+def activation(spec: RunSpec) -> str:
+    """The activation with the gate: "GELU, norm gate"."""
+    return label(spec.activation) + (", norm gate" if spec.norm_gate else "")
+
+
+def phrase(*parts: str) -> str:
+    """Names in a sentence: "FFCL burstiness GELU"."""
+    return " ".join(label(part) for part in parts if part)
+
+
+def setting(name: str, value: object) -> str:
+    """A field of a run with its value: "learning rate 0.001"."""
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{name.replace('_', ' ')} {text}"
 
 
 def short_method(spec: RunSpec) -> str:
@@ -127,6 +140,6 @@ def shortened(text: str, length: int = 200) -> str:
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
-def accuracy(percent: Any) -> str:
+def accuracy(percent: float | None) -> str:
     """An accuracy with its unit: 89.04 %; a dash for none."""
-    return "–" if percent is None else f"{percent:.2f} %"
+    return "-" if percent is None else f"{percent:.2f} %"

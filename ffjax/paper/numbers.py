@@ -11,7 +11,6 @@ import dataclasses
 import functools
 import math
 from importlib import resources
-from typing import Any
 
 from ffjax.config import spec as spec_lib
 from ffjax.config.spec import RunSpec
@@ -191,7 +190,7 @@ def _same_method(row: Row, spec: RunSpec) -> bool:
     return close(getattr(row, name), default if given is None else given)
 
 
-def close(a: Any, b: Any) -> bool:
+def close(a: object, b: object) -> bool:
     """Whether two values are equal, or numbers that differ by rounding alone."""
     if isinstance(a, float) and isinstance(b, int | float):
         return math.isclose(a, b, rel_tol=1e-6, abs_tol=1e-12)

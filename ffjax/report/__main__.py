@@ -25,10 +25,10 @@ def main() -> int:
     workdir = flags.FLAGS.workdir
     if not workdir:
         raise UserError("--workdir is missing; write --workdir=DIR")
-    found = contents.read(workdir)
-    for problem in found.problems:
+    read = contents.read(workdir)
+    for problem in read.problems:
         print(f"ffjax: warning: {problem}", file=sys.stderr)
-    print(page.write_contents(found, workdir))
+    print(page.write_contents(read, workdir))
     return 0
 
 

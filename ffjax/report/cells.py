@@ -1,187 +1,225 @@
 """Records of the same cell, gathered over its seeds, and the setting that they share.
 
-A cell is a method (pathway, goodness, activation, ...) at a setting (dataset, sizes,
+A cell is a method (pathway, goodness, activation, ...) at a setting (dataset, size,
 epochs, ...). Nothing here imports jax.
 """
 
 import dataclasses
-import json
-import math
+import functools
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
-from ffjax import paper, records
+from ffjax.config import spec as spec_lib
+from ffjax.config.spec import RunSpec
+from ffjax.paper import names, numbers
+from ffjax.paper.numbers import Row
+from ffjax.records import Record
 
-METHOD = (
-    "trainer",
-    "pathway",
-    "goodness",
-    "activation",
-    "norm_gate",
-    *paper.PARAMETERS,
-    "goodness_params",
-)
-# Fields that say where data come from or which runs to do, not what is measured.
-_NOT_A_SETTING = ("data_dir", "seed", "seeds")
+# Backpropagation stands beside the methods that it is compared with.
+_METHOD = ("trainer", *(n for n in spec_lib.names("method") if n != "dataset"))
+_AT_DEFAULTS = {name: spec_lib.DEFAULTS[name] for name in _METHOD}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Cell:
-    """One method at one setting, with all its seeds."""
+    """A method at a setting, with all its seeds; a number of the paper's is one, too.
+
+    Attributes:
+      id: of the cell.
+      spec: what was run.
+      seeds: in increasing order.
+      accuracies: of the seeds, in percent; of a number of the paper's, the mean alone.
+      std: over the seeds (ddof = 1); None for a single seed.
+      runs: the records, in the order of the seeds.
+    """
 
     id: str
-    spec: Mapping[str, Any]
+    spec: RunSpec
     seeds: tuple[int, ...]
-    accuracies: tuple[float, ...]  # one a seed, in percent
-    std: float | None  # over the seeds, ddof = 1; None with fewer than two
-    runs: tuple[records.Record, ...] = ()
+    accuracies: tuple[float, ...]
+    std: float | None
+    runs: tuple[Record, ...] = ()
 
-    @property
-    def mean(self) -> float | None:
+    @functools.cached_property
+    def mean(self) -> float:
         """Mean test accuracy over the seeds, in percent."""
-        return statistics.fmean(self.accuracies) if self.accuracies else None
+        return statistics.fmean(self.accuracies)
 
     @property
     def text(self) -> str:
-        """Mean ± standard deviation, or the one accuracy."""
-        if self.mean is None:
-            return "n/a"
+        """Mean ± standard deviation, or the accuracy of the only seed."""
         spread = f" ± {self.std:.2f}" if self.std is not None else ""
         return f"{self.mean:.2f}{spread}"
 
     @property
     def num_diverged(self) -> int:
         """How many of the seeds diverged."""
-        return sum(run["status"] == "diverged" for run in self.runs)
+        return sum(run.is_diverged for run in self.runs)
 
     @property
-    def size(self) -> str:
-        """Layers x units."""
-        return f"{self.spec.get('num_layers')}x{self.spec.get('width')}"
-
-    @property
-    def train_s(self) -> float | None:
+    def train_s(self) -> float:
         """Mean training time of a seed in seconds, without compilation."""
-        times = [number(run["time"].get("train_s")) for run in self.runs]
-        known = [time for time in times if time is not None]
-        return statistics.fmean(known) if known else None
+        return statistics.fmean(run.time.train_s for run in self.runs)
+
+    @functools.cached_property
+    def reference(self) -> "Reference | None":
+        """The paper's number to hold it against, if there is one."""
+        exact = [row for row in numbers.matching(self.spec) if row.activation != "best"]
+        if not exact:
+            row = numbers.orientation(self.spec)
+            return Reference(row, _differences(row, self.spec)) if row else None
+        # A table over seeds is compared with where we have several seeds, too.
+        several = len(self.seeds) > 1
+        nearest = min(
+            exact,
+            key=lambda row: ((len(row.seeds) > 1) != several, numbers.trust(row.table)),
+        )
+        return Reference(nearest, "")
+
+
+@dataclasses.dataclass(frozen=True)
+class Reference:
+    """A number of the paper's beside a cell of ours.
+
+    Attributes:
+      row: the number.
+      differs: how the paper's run differs, such as "4x2000, 60 epochs"; "" if it does
+        not. Where it does, the number is for orientation only.
+    """
+
+    row: Row
+    differs: str
 
     @property
-    def devices(self) -> frozenset[str]:
-        """What the seeds ran on."""
-        return frozenset(run["device"] for run in self.runs)
+    def is_exact(self) -> bool:
+        """Whether it is of the very same run."""
+        return not self.differs
+
+    @property
+    def text(self) -> str:
+        """The number and, if it is of another run, what differs."""
+        number = f"{self.row.accuracy:.2f}"
+        return f"({number}: {self.differs})" if self.differs else number
 
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """Everything about a cell but its method."""
+    """All of a cell but its method.
 
-    fields: tuple[tuple[str, str], ...]  # name and JSON of the value, sorted
+    Attributes:
+      spec: a run at this setting, with defaults in place of the method.
+    """
 
-    def get(self, name: str) -> Any:
-        """The value of a field, or None."""
-        return json.loads(dict(self.fields).get(name, "null"))
-
-    @property
-    def size(self) -> str:
-        """Layers x units."""
-        return f"{self.get('num_layers')}x{self.get('width')}"
+    spec: RunSpec
 
     @property
     def is_paper(self) -> bool:
         """Whether this is the paper's full setting on one of its datasets."""
         return (
-            self.size == "4x2000"
-            and self.get("dataset") in {row.dataset for row in paper.rows()}
-            and paper.at_settings({name: self.get(name) for name, _ in self.fields})
+            self.spec.size == "4x2000"
+            and self.spec.dataset in {row.dataset for row in numbers.rows()}
+            and numbers.at_settings(self.spec)
         )
 
-
-def number(value: Any) -> float | None:
-    """``value`` as a float, or None where it is no finite number."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if math.isfinite(value) else None
-
-
-def gather(records: Iterable[records.Record]) -> list[Cell]:
-    """Groups records into cells, in the order in which the cells first appear."""
-    groups: dict[tuple[str, str], list[records.Record]] = {}
-    for record in records:
-        key = (record["cell"], json.dumps(record["spec"], sort_keys=True))
-        groups.setdefault(key, []).append(record)
-    cells = []
-    for (cell_id, _), runs in groups.items():
-        runs.sort(key=lambda run: run["seed"])
-        found = [number(run["accuracy"]) for run in runs]
-        accuracies = tuple(value for value in found if value is not None)
-        cells.append(
-            Cell(
-                id=cell_id,
-                spec={key: flat(value) for key, value in runs[0]["spec"].items()},
-                seeds=tuple(run["seed"] for run in runs),
-                accuracies=accuracies,
-                std=statistics.stdev(accuracies) if len(accuracies) > 1 else None,
-                runs=tuple(runs),
-            )
-        )
-    return cells
+    @functools.cached_property
+    def text(self) -> str:
+        """Dataset, size and epochs, and every other field that is not the paper's."""
+        spec = self.spec
+        parts = [names.label(spec.dataset), spec.size]
+        parts += [names.count(spec.epochs, "epoch")]
+        other = {k: v for k, v in differing(spec).items() if k != "epochs"}
+        return ", ".join([*parts, *(names.setting(*item) for item in other.items())])
 
 
-def flat(value: Any) -> Any:
-    """The fields of a spec are flat; anything else counts as its text."""
-    scalar = value is None or isinstance(value, str | int | float)
-    return value if scalar else json.dumps(value, sort_keys=True)
+def differing(spec: RunSpec) -> dict[str, Any]:
+    """The settings of a run that are not the paper's, by field."""
+    return {
+        name: getattr(spec, name)
+        for name in spec_lib.names("setting")
+        if not numbers.close(getattr(spec, name), spec_lib.DEFAULTS[name])
+    }
 
 
-def setting(spec: Mapping[str, Any]) -> Setting:
-    """The setting of a spec: all fields that are not part of the method.
+def setting_of(spec: RunSpec) -> Setting:
+    """The setting of a run."""
+    return Setting(dataclasses.replace(spec, **_AT_DEFAULTS))
 
-    A field that is younger than the record has the paper's value.
-    """
-    given = {name: value for name, value in spec.items() if value is not None}
-    unset = {name: paper.SETTINGS[name] for name in paper.MAY_BE_UNSET}
-    full = {**spec, **unset, **given}
-    return Setting(
-        tuple(
-            (name, json.dumps(full[name], sort_keys=True))
-            for name in sorted(full)
-            if name not in METHOD and name not in _NOT_A_SETTING
-        )
+
+def spec_of(row: Row) -> RunSpec:
+    """The run behind a number of the paper's, without the gate unless it has it."""
+    return RunSpec(
+        dataset=row.dataset,
+        pathway=row.pathway,
+        goodness=row.goodness,
+        activation=row.activation,
+        norm_gate=bool(row.norm_gate),
+        k_fraction=row.k_fraction,
+        alpha=row.alpha,
+        p=row.p,
+        num_layers=row.num_layers,
+        width=row.width,
     )
 
 
-def by_setting(found: Iterable[Cell]) -> dict[Setting, list[Cell]]:
-    """Cells grouped by setting: the paper's first, then those with most cells."""
+def gather(records: Iterable[Record]) -> list[Cell]:
+    """Groups records into cells, in the order in which the cells first appear."""
+    groups: dict[tuple[str, RunSpec], list[Record]] = {}
+    for record in records:
+        groups.setdefault((record.cell, record.spec.identity()), []).append(record)
+    return [_cell(name, spec, runs) for (name, spec), runs in groups.items()]
+
+
+def _cell(name: str, spec: RunSpec, runs: list[Record]) -> Cell:
+    runs.sort(key=lambda run: run.seed)
+    accuracies = tuple(run.accuracy for run in runs)
+    return Cell(
+        id=name,
+        spec=spec,
+        seeds=tuple(run.seed for run in runs),
+        accuracies=accuracies,
+        std=statistics.stdev(accuracies) if len(accuracies) > 1 else None,
+        runs=tuple(runs),
+    )
+
+
+def by_setting(cells: Iterable[Cell]) -> dict[Setting, list[Cell]]:
+    """Cells by setting: the paper's first, then those with most cells."""
     groups: dict[Setting, list[Cell]] = {}
-    for cell in found:
-        groups.setdefault(setting(cell.spec), []).append(cell)
+    for cell in cells:
+        groups.setdefault(setting_of(cell.spec), []).append(cell)
     return dict(
         sorted(groups.items(), key=lambda item: (not item[0].is_paper, -len(item[1])))
     )
 
 
-def setting_texts(settings: Iterable[Setting]) -> dict[Setting, str]:
-    """A short name for each setting: what it is, and what tells it from the others."""
-    settings = list(settings)
-    names = sorted({name for one in settings for name, _ in one.fields})
-    shown = {"dataset", "num_layers", "width", "epochs"}
-    texts = {}
-    for one in settings:
-        parts = [
-            paper.label(one.get("dataset")),
-            one.size,
-            f"{one.get('epochs')} epochs",
-        ]
-        for name in names:
-            if name in shown:
-                continue
-            if name in paper.SETTINGS:
-                tells = one.get(name) != paper.SETTINGS[name]
-            else:
-                tells = len({dict(other.fields).get(name) for other in settings}) > 1
-            if tells:
-                parts.append(f"{name.replace('_', ' ')} {one.get(name)}")
-        texts[one] = ", ".join(parts)
-    return texts
+def ranked(cells: Iterable[Cell]) -> list[Cell]:
+    """The best first."""
+    return sorted(cells, key=lambda cell: cell.mean, reverse=True)
+
+
+def best(cells: Iterable[Cell]) -> Cell | None:
+    """The cell with the highest mean accuracy."""
+    return max(cells, key=lambda cell: cell.mean, default=None)
+
+
+def _differences(row: Row, spec: RunSpec) -> str:
+    """What the paper's run has that ours has not."""
+    theirs = spec_of(row)
+    parts = []
+    if row.dataset != spec.dataset:
+        parts.append(names.label(row.dataset))
+    if row.goodness != spec.goodness:
+        parts.append(names.label(row.goodness))
+    if row.size != spec.size:
+        parts.append(row.size)
+    for name in differing(spec):
+        default = spec_lib.DEFAULTS[name]
+        parts.append(
+            names.count(default, "epoch")
+            if name == "epochs"
+            else names.setting(name, default)
+        )
+    if row.norm_gate is not None and theirs.norm_gate != spec.norm_gate:
+        parts.append("norm gate" if theirs.norm_gate else "no norm gate")
+    return ", ".join(parts) or "another run"

@@ -1,4 +1,4 @@
-"""The report's figures for a paper: PNG and PDF, drawn with matplotlib."""
+"""The report's figures, for a paper: PNG and PDF, drawn with matplotlib."""
 
 import io
 import logging
@@ -6,13 +6,20 @@ import pathlib
 import re
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import matplotlib
+from matplotlib import axes as mpl_axes
 from matplotlib import figure, ticker
 from matplotlib.backends import backend_agg
 
 from ffjax import atomic
+from ffjax.report.cells import Setting
+from ffjax.report.charts import Chart, Charts, HeatMap, Series
+from ffjax.report.tables import NEAR, Agreement
+
+Axes = mpl_axes.Axes
+_Drawn = TypeVar("_Drawn", Chart, HeatMap)
 
 _STYLE: dict[Any, Any] = {
     "font.size": 8,
@@ -39,65 +46,90 @@ _LONGEST = 26  # characters of a name before it is cut
 
 
 def write(
-    folder: pathlib.Path,
-    views: Mapping[Any, Mapping[str, Any]],
-    labels: Mapping[Any, str],
+    folder: pathlib.Path, charts: Mapping[Setting, Charts], agreement: Agreement
 ) -> list[str]:
     """Draws every setting's charts and returns the files, relative to the report.
 
     Args:
       folder: where to write.
-      views: of each setting: ``sweeps``, ``layers`` and ``curves``, lists of charts,
-        and ``heat``, a list of maps.
-      labels: the settings' names, for titles and file names.
+      charts: of each setting.
+      agreement: the paper's numbers that were measured.
     """
-    # fontTools tells every glyph that it embeds, which absl would print.
+    # fontTools logs every glyph that it embeds, which absl would print.
     logging.getLogger("fontTools").setLevel(logging.WARNING)
-    written = []
-    used: set[str] = set()
+    written: list[str] = []
     with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
         # A user's name may hold characters that the font lacks: boxes, not noise.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        for i, (one, view) in enumerate(views.items()):
-            slug = re.sub(r"[^A-Za-z0-9.]+", "-", labels[one]).strip("-.")[:80]
-            while slug in used or not slug:
-                slug += "-2"
-            used.add(slug)
-            for kind, draw in (
-                ("sweeps", _draw_sweep),
-                ("heat", _draw_heat),
-                ("layers", _draw_lines),
-                ("curves", _draw_lines),
-            ):
-                # Of the first setting everything; of the others what a paper shows.
-                if view[kind] and (i == 0 or kind == "sweeps"):
-                    charts, label = view[kind], labels[one]
-                    written += _save(folder, f"{kind}-{slug}", charts, draw, label)
+        if agreement.entries:
+            written += _save(folder, "agreement", _agreement_sheet(agreement))
+        for i, (slug, setting) in enumerate(_slugs(charts).items()):
+            sheets = _sheets(charts[setting], setting.text, only_sweeps=i > 0)
+            for kind, sheet in sheets.items():
+                written += _save(folder, f"{kind}-{slug}", sheet)
     return written
 
 
-def _save(
-    folder: pathlib.Path,
-    name: str,
-    charts: list[dict[str, Any]],
-    draw: Callable[[Any, dict[str, Any]], None],
-    label: str,
-) -> list[str]:
-    columns = 3 if len(charts) > 2 and draw is _draw_sweep else min(2, len(charts))
+def _slugs(charts: Mapping[Setting, Charts]) -> dict[str, Setting]:
+    """A name for the files of each setting."""
+    slugs: dict[str, Setting] = {}
+    for setting in charts:
+        slug = re.sub(r"[^A-Za-z0-9.]+", "-", setting.text).strip("-.")[:80]
+        while slug in slugs or not slug:
+            slug += "-2"
+        slugs[slug] = setting
+    return slugs
+
+
+def _sheets(
+    charts: Charts, title: str, *, only_sweeps: bool
+) -> dict[str, figure.Figure]:
+    """Of the first setting all figures; of the others what a paper shows."""
+    sheets = {}
+    if charts.sweeps:
+        sheet = _sheet(charts.sweeps, _draw_sweep, title, columns=3)
+        # The same lines in every panel need a single legend.
+        handles, texts = sheet.axes[0].get_legend_handles_labels()
+        columns = 4 if all(len(text) < 20 for text in texts) else 2
+        sheet.legend(handles, texts, loc="outside lower center", ncols=columns)
+        sheets["sweeps"] = sheet
+    if only_sweeps:
+        return sheets
+    if charts.heat:
+        height = 0.5 + 0.17 * max(len(heat.lines) for heat in charts.heat)
+        sheets["heat"] = _sheet(charts.heat, _draw_heat, title, height=height)
+    if charts.layers:
+        sheets["layers"] = _sheet(charts.layers, _draw_curves, title)
+    if charts.losses:
+        sheets["curves"] = _sheet(charts.losses, _draw_curves, title)
+    return sheets
+
+
+def _sheet(
+    charts: list[_Drawn],
+    draw: Callable[[Axes, _Drawn], None],
+    title: str,
+    *,
+    columns: int = 2,
+    height: float = 2.0,
+) -> figure.Figure:
+    columns = min(columns, len(charts))
     lines = -(-len(charts) // columns)
-    height = 2.0
-    if draw is _draw_heat:
-        height = 0.5 + 0.17 * max(len(chart["lines"]) for chart in charts)
     width = _WIDTH if len(charts) > 1 else _WIDTH * 0.6
-    sheet = figure.Figure(figsize=(width, height * lines + 0.4), layout="constrained")
-    backend_agg.FigureCanvasAgg(sheet)
-    sheet.suptitle(_plain(label, 90), fontsize=8)
+    sheet = _new_figure(width, height * lines + 0.4)
+    sheet.suptitle(_plain(title, 90), fontsize=8)
     for i, chart in enumerate(charts):
         draw(sheet.add_subplot(lines, columns, i + 1), chart)
-    if draw is _draw_sweep:  # the same four lines in every panel
-        handles, names = sheet.axes[0].get_legend_handles_labels()
-        columns = 4 if all(len(name) < 20 for name in names) else 2
-        sheet.legend(handles, names, loc="outside lower center", ncols=columns)
+    return sheet
+
+
+def _new_figure(width: float, height: float) -> figure.Figure:
+    sheet = figure.Figure(figsize=(width, height), layout="constrained")
+    backend_agg.FigureCanvasAgg(sheet)
+    return sheet
+
+
+def _save(folder: pathlib.Path, name: str, sheet: figure.Figure) -> list[str]:
     for ending in ("png", "pdf"):
         out = io.BytesIO()
         # No date, so that the same records give the same file.
@@ -108,96 +140,127 @@ def _save(
     return [f"figures/{name}.{ending}" for ending in ("png", "pdf")]
 
 
-def _draw_lines(axes: Any, chart: dict[str, Any]) -> None:
-    for line in chart["series"]:
-        key = line["color"]
-        color = (
-            _COLORS[key % len(_COLORS)]
-            if isinstance(key, int)
-            else _PATHWAYS.get(key, "#7048a8")
-        )
-        paper = line.get("paper", False)
-        x, y, spread = (
-            zip(*line["points"], strict=True) if line["points"] else ((),) * 3
-        )
+def _agreement_sheet(agreement: Agreement) -> figure.Figure:
+    """Ours against the paper's: a dot a number, the diagonal, the band around it."""
+    sheet = _new_figure(4.2, 4.0)
+    axes = sheet.add_subplot()
+    low, high = agreement.span
+    axes.fill_between(
+        [low, high],
+        [low - NEAR, high - NEAR],
+        [low + NEAR, high + NEAR],
+        color="#e3e6ea",
+    )
+    axes.plot([low, high], [low, high], color="#8a939e", linewidth=1.0)
+    for pathway, color in _PATHWAYS.items():
+        dots = [
+            (entry.row.accuracy, entry.cell.mean)
+            for entry in agreement.entries
+            if entry.row and entry.cell and entry.row.pathway == pathway
+        ]
+        if dots:
+            x, y = zip(*dots, strict=True)
+            label = "FFCL" if pathway == "ffcl" else pathway
+            axes.scatter(x, y, s=12, color=color, alpha=0.75, linewidths=0, label=label)
+    axes.set_xlim(low, high)
+    axes.set_ylim(low, high)
+    axes.set_aspect("equal")
+    axes.set_xlabel("paper: test accuracy (%)")
+    axes.set_ylabel("ours: test accuracy (%)")
+    axes.legend(loc="upper left")
+    first, second = agreement.text.split(", ")
+    axes.set_title(f"{first},\n{second} (grey band)", fontsize=7)
+    return sheet
+
+
+def _color(series: Series) -> str:
+    if isinstance(series.color, int):
+        return _COLORS[series.color % len(_COLORS)]
+    return _PATHWAYS.get(series.color, "#7048a8")
+
+
+def _draw_lines(axes: Axes, chart: Chart) -> None:
+    longest = 60 if chart.kind == "sweep" else 40  # its legend is below, not beside
+    for line in chart.series:
+        color = _color(line)
+        x = [point[0] for point in line.points]
+        y = [point[1] for point in line.points]
         axes.plot(
             x,
             y,
             color=color,
-            linestyle="--" if paper else "-",
-            linewidth=1.0 if paper else 1.4,
-            marker=None if chart.get("dots") is False else "o",
-            markerfacecolor="white" if paper else color,
-            label=_plain(line["name"], 40),
+            linestyle="--" if line.paper else "-",
+            linewidth=1.0 if line.paper else 1.4,
+            marker=None if chart.kind == "loss" else "o",
+            markerfacecolor="white" if line.paper else color,
+            label=_plain(line.name, longest),
         )
+        spread = [point[2] or 0.0 for point in line.points]
         if any(spread):
-            bars = [value or 0 for value in spread]
-            axes.errorbar(x, y, yerr=bars, fmt="none", ecolor=color, elinewidth=1.0)
-    axes.set_title(_plain(chart["title"], 60))
-    axes.set_xlabel(_plain(chart["x"], 60))
-    axes.set_ylabel(_plain(chart["y"], 60))
-    heights = [point[1] for line in chart["series"] for point in line["points"]]
-    if chart["y"] == "loss" and 0 < 30 * min(heights) < max(heights):
+            axes.errorbar(x, y, yerr=spread, fmt="none", ecolor=color, elinewidth=1.0)
+    axes.set_title(_plain(chart.title, 60))
+    axes.set_xlabel(_plain(chart.x, 60))
+    axes.set_ylabel(_plain(chart.y, 60))
+
+
+def _draw_curves(axes: Axes, chart: Chart) -> None:
+    _draw_lines(axes, chart)
+    heights = [point[1] for line in chart.series for point in line.points]
+    if chart.kind == "loss" and 0 < 30 * min(heights) < max(heights):
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(ticker.FormatStrFormatter("%g"))
         axes.yaxis.set_minor_locator(ticker.NullLocator())
-    if chart.get("log") is None:
-        axes.xaxis.set_major_locator(ticker.MaxNLocator(integer=True, nbins=5))
-        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.02), borderaxespad=0.2)
-    for mark in chart.get("marks", ()):
+    axes.xaxis.set_major_locator(ticker.MaxNLocator(integer=True, nbins=5))
+    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.02), borderaxespad=0.2)
+    for mark in chart.marks:
         axes.axvline(mark + 0.5, color="#c5cbd3", linewidth=0.8)
 
 
-def _draw_sweep(axes: Any, chart: dict[str, Any]) -> None:
+def _draw_sweep(axes: Axes, chart: Chart) -> None:
     _draw_lines(axes, chart)
-    if (floor := chart["floor"]) is not None:
+    if (floor := chart.floor) is not None:
         axes.set_ylim(bottom=floor)
         cut: dict[float, list[str]] = {}
-        for line in chart["series"]:
-            for x, y, _ in line["points"]:
-                if y < floor and not line.get("paper"):
+        for line in chart.series:
+            for x, y, _ in line.points:
+                if y < floor and not line.paper:
                     cut.setdefault(x, []).append(f"{y:.0f}")
         for x, texts in cut.items():
             text = ", ".join(texts) + " below"
             axes.annotate(
                 text, (x, floor), (0, 3), textcoords="offset points", fontsize=6
             )
-    if chart["log"]:
+    if chart.log:
         axes.set_xscale("log")
-    ticks = sorted({point[0] for line in chart["series"] for point in line["points"]})
+    ticks = sorted({point[0] for line in chart.series for point in line.points})
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.xaxis.set_minor_locator(ticker.NullLocator())
 
 
-def _draw_heat(axes: Any, chart: dict[str, Any]) -> None:
+def _draw_heat(axes: Axes, heat: HeatMap) -> None:
     values = [
-        [float("nan") if cell is None else cell.mean for cell in line["cells"]]
-        for line in chart["lines"]
+        [float("nan") if cell is None else cell.mean for cell in line.cells]
+        for line in heat.lines
     ]
-    axes.imshow(
-        values, cmap="YlGnBu", vmin=chart["low"], vmax=chart["high"], aspect="auto"
-    )
-    middle = (chart["low"] + chart["high"]) / 2
+    axes.imshow(values, cmap="YlGnBu", vmin=heat.low, vmax=heat.high, aspect="auto")
+    middle = (heat.low + heat.high) / 2
     for i, line in enumerate(values):
         for j, value in enumerate(line):
             if value == value:  # not NaN: the cell has been run
                 ink = "white" if value > middle else "black"
                 text = f"{value:.1f}"
                 axes.text(j, i, text, ha="center", va="center", color=ink, fontsize=6.5)
-    columns = [_plain(column) for column in chart["columns"]]
+    columns = [_plain(column) for column in heat.columns]
     axes.set_xticks(range(len(columns)), columns)
-    axes.set_yticks(
-        range(len(values)), [_plain(line["label"]) for line in chart["lines"]]
-    )
+    axes.set_yticks(range(len(values)), [_plain(line.label) for line in heat.lines])
     axes.tick_params(length=0, labelsize=6.5)
     axes.grid(False)
-    axes.set_title(_plain(chart["title"]))
+    axes.set_title(_plain(heat.title))
 
 
 def _plain(text: str, longest: int = _LONGEST) -> str:
     """Short text that matplotlib neither reads as mathematics nor hides."""
     if len(text) > longest:
         text = text[: longest - 3] + "..."
-    # Half a character, which JSON can hold, is more than a font can bear.
-    text = text.encode("utf-8", "replace").decode("utf-8").replace("$", r"\$")
+    text = text.replace("$", r"\$")
     return f" {text}" if text.startswith("_") else text

@@ -1,23 +1,24 @@
 """The paper's tables with our cells beside its numbers. Nothing here imports jax."""
 
 import dataclasses
-import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
 
-from ffjax import paper
+from ffjax.config.spec import RunSpec
+from ffjax.paper import names, numbers
+from ffjax.paper.numbers import Row
 from ffjax.report import cells as cells_lib
-
-Cell = cells_lib.Cell
+from ffjax.report.cells import Cell, spec_of
 
 PATHWAYS = ("standard", "ffcl")
+NEAR = 2.0  # points below the paper's number that still count as having reached it
+_LIFT = "tab:ffcl_lift"
 
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """One number of a table: ours, the paper's, or both."""
+    """A number of a table: ours, the paper's, or both."""
 
-    row: paper.Row | None
+    row: Row | None
     cell: Cell | None
 
     @property
@@ -28,9 +29,9 @@ class Entry:
     @property
     def difference(self) -> float | None:
         """Ours minus the paper's, in percentage points."""
-        if self.ours is None or self.row is None:
+        if self.cell is None or self.row is None:
             return None
-        return self.ours - self.row.accuracy
+        return self.cell.mean - self.row.accuracy
 
     @property
     def paper_text(self) -> str:
@@ -40,6 +41,14 @@ class Entry:
         spread = f" ± {self.row.std:.2f}" if self.row.std is not None else ""
         return f"{self.row.accuracy:.2f}{spread}"
 
+    @property
+    def seeds_text(self) -> str:
+        """How many of the paper's seeds ours rests on, if it is fewer."""
+        if self.cell is None or self.row is None:
+            return ""
+        ours, wanted = len(self.cell.seeds), len(self.row.seeds)
+        return f"{ours} of {wanted} seeds" if ours < wanted else ""
+
 
 @dataclasses.dataclass(frozen=True)
 class Line:
@@ -47,6 +56,23 @@ class Line:
 
     labels: tuple[str, ...]
     entries: tuple[Entry | None, ...]
+
+    @property
+    def is_run(self) -> bool:
+        """Whether we have any of its numbers."""
+        return any(entry is not None and entry.cell for entry in self.entries)
+
+    @property
+    def lift(self) -> tuple[str, str]:
+        """The second number minus the first: ours and the paper's."""
+        before, after = (entry or Entry(None, None) for entry in self.entries)
+        return (
+            _change(before.ours, after.ours),
+            _change(
+                before.row.accuracy if before.row else None,
+                after.row.accuracy if after.row else None,
+            ),
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +88,12 @@ class Table:
     @property
     def slug(self) -> str:
         """The name of its files."""
-        return _slug(self.id.removeprefix("tab:"))
+        return self.id.removeprefix("tab:")
+
+    @property
+    def is_lift(self) -> bool:
+        """Whether its lines end in what FFCL adds."""
+        return self.id == _LIFT
 
     @property
     def entries(self) -> list[Entry]:
@@ -80,133 +111,172 @@ class Table:
         return sum(bool(entry.row and entry.cell) for entry in self.entries)
 
 
+@dataclasses.dataclass(frozen=True)
+class Agreement:
+    """How many numbers of the paper have been measured, and how they came out.
+
+    Attributes:
+      total: numbers in the paper's tables.
+      entries: those that were measured at their own settings.
+    """
+
+    total: int
+    entries: tuple[Entry, ...]
+
+    @property
+    def num_near(self) -> int:
+        """How many are at most ``NEAR`` points below the paper's number."""
+        return sum((entry.difference or 0.0) >= -NEAR for entry in self.entries)
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """A range of accuracies with all of them in it, in whole tens."""
+        values = [entry.cell.mean for entry in self.entries if entry.cell]
+        values += [entry.row.accuracy for entry in self.entries if entry.row]
+        low, high = min(values, default=0.0), max(values, default=100.0)
+        return 10.0 * (low // 10), min(100.0, 10.0 * (high // 10 + 1))
+
+    @property
+    def text(self) -> str:
+        """A line of progress."""
+        return (
+            f"{len(self.entries)} of {self.total} numbers of the paper measured at "
+            f"their own settings, {self.num_near} within {NEAR:g} points or better"
+        )
+
+
+def agreement(tables: Iterable[Table]) -> Agreement:
+    """Every number of the paper's own tables, once."""
+    entries = [
+        entry
+        for table in tables
+        if table.id in numbers.TABLES  # not what is computed from another
+        for entry in table.entries
+        if entry.row
+    ]
+    measured = tuple(entry for entry in entries if entry.cell)
+    return Agreement(len(entries), measured)
+
+
 class _Index:
     """Finds our cell for a number of the paper without trying all cells."""
 
-    def __init__(self, found: Iterable[Cell]):
-        self._cells: dict[tuple[Any, ...], list[Cell]] = {}
-        for cell in found:
-            if cell.mean is not None:
-                self._cells.setdefault(self._key(cell.spec), []).append(cell)
+    def __init__(self, cells: Iterable[Cell]):
+        self._cells: dict[tuple[str, str, str, str], list[Cell]] = {}
+        for cell in cells:
+            self._cells.setdefault(self._key(cell.spec), []).append(cell)
 
     @staticmethod
-    def _key(spec: Mapping[str, Any]) -> tuple[Any, ...]:
-        fields = ("dataset", "num_layers", "width", "pathway", "goodness")
-        return tuple(spec.get(field) for field in fields)
+    def _key(spec: RunSpec | Row) -> tuple[str, str, str, str]:
+        return spec.dataset, spec.size, spec.pathway, spec.goodness
 
-    def find(self, row: paper.Row) -> Cell | None:
+    def find(self, row: Row) -> Cell | None:
         """The best of our cells that ``row`` reports, as the paper takes the best."""
-        near = self._cells.get(self._key(dataclasses.asdict(row)), ())
-        found = [cell for cell in near if paper.matches(row, cell.spec)]
-        return max(found, key=accuracy, default=None)
+        near = self._cells.get(self._key(row), ())
+        return cells_lib.best(c for c in near if numbers.matches(row, c.spec))
 
-    def others(self, dataset: str, size: str) -> list[Cell]:
-        """Cells at the paper's settings whose goodness function the paper lacks."""
-        known = {row.goodness for row in paper.rows()}
+    def others(self, row: Row) -> list[Cell]:
+        """Cells on the row's dataset and size whose function the paper lacks."""
+        known = {row.goodness for row in numbers.rows()}
         return [
             cell
-            for near in self._cells.values()
+            for (dataset, size, _, goodness), near in self._cells.items()
+            if (dataset, size) == (row.dataset, row.size) and goodness not in known
             for cell in near
-            if cell.spec.get("dataset") == dataset
-            and cell.size == size
-            and cell.spec.get("goodness") not in known
-            and paper.at_settings(cell.spec)
+            if numbers.at_settings(cell.spec)
         ]
 
 
-def paper_tables(found: Iterable[Cell]) -> list[Table]:
+_Layout = Callable[[list[Row], _Index], Table]
+
+
+def paper_tables(cells: Iterable[Cell]) -> list[Table]:
     """The paper's tables, in its order, with our cells beside its numbers."""
-    index = _Index(found)
-    layouts: dict[str, Callable[[list[paper.Row], _Index], Table]] = {
+    index = _Index(cells)
+    methods = _matrix(_method, _dataset, "method")
+    layouts: dict[str, _Layout] = {
         "tab:goodness": _goodness_table,
         "tab:interaction": _interaction_table,
-        "tab:cross_dataset": _matrix(_method_name, _dataset_name, "method"),
-        "tab:seeds": _matrix(_method_name, _dataset_name, "method"),
-        "tab:sweep_full": _matrix(_sweep_name, _pathway_name, "sweep"),
-        "tab:scaling": _matrix(_goodness_activation_name, _scale_name, "goodness"),
+        "tab:cross_dataset": methods,
+        "tab:seeds": methods,
+        "tab:sweep_full": _matrix(_swept, _pathway, "sweep"),
+        "tab:scaling": _matrix(_variant, _scale, "goodness"),
     }
     tables = []
-    for table_id in paper.TABLES:
-        rows = [row for row in paper.rows() if row.table == table_id]
+    for table_id in numbers.TABLES:
+        rows = [row for row in numbers.rows() if row.table == table_id]
         tables.append(layouts.get(table_id, _ranked)(rows, index))
         if table_id == "tab:goodness":
             tables.append(_lift_table(tables[-1]))
     return tables
 
 
-def _ranked(rows: list[paper.Row], index: _Index) -> Table:
-    """One number a line, in the paper's order."""
+def _ranked(rows: list[Row], index: _Index) -> Table:
+    """A number a line, in the paper's order; then functions that it lacks."""
     several = len({row.dataset for row in rows}) > 1
-    lines = []
-    for row in rows:
-        labels = [
-            _pathway_name(row),
-            _goodness_name(row),
-            paper.parameter_text(dataclasses.asdict(row)),
-            _activation_name(row),
-        ]
-        if several:
-            labels.insert(0, _dataset_name(row))
-        lines.append(Line(tuple(labels), (Entry(row, index.find(row)),)))
+    lines = [_line(spec_of(row), Entry(row, index.find(row)), several) for row in rows]
     table_id = rows[0].table
     if table_id in ("tab:mnist_full", "tab:fashion_full", "tab:2x500"):
-        for dataset in dict.fromkeys(row.dataset for row in rows):
-            for cell in _best_gate(index.others(dataset, rows[0].size)):
-                labels = [
-                    paper.label(cell.spec.get("pathway")),
-                    paper.label(cell.spec.get("goodness")),
-                    paper.parameter_text(cell.spec),
-                    paper.label(cell.spec.get("activation")),
-                ]
-                if several:
-                    labels.insert(0, paper.label(dataset))
-                lines.append(Line(tuple(labels), (Entry(None, cell),)))
+        for row in {row.dataset: row for row in rows}.values():
+            for cell in _best_gate(index.others(row)):
+                lines.append(_line(cell.spec, Entry(None, cell), several))
     heads = ("pathway", "goodness", "parameter", "activation")
     return Table(
         table_id,
-        paper.TABLES[table_id],
+        numbers.TABLES[table_id],
         ("dataset", *heads) if several else heads,
         ("accuracy",),
         tuple(lines),
     )
 
 
-def _goodness_table(rows: list[paper.Row], index: _Index) -> Table:
-    table = _matrix(_goodness_name, _pathway_name, "goodness")(rows, index)
+def _line(spec: RunSpec, entry: Entry, with_dataset: bool) -> Line:
+    labels = (
+        names.label(spec.pathway),
+        names.label(spec.goodness),
+        names.parameter_text(spec),
+        names.label(spec.activation),
+    )
+    first = (names.label(spec.dataset),) if with_dataset else ()
+    return Line((*first, *labels), (entry,))
+
+
+def _goodness_table(rows: list[Row], index: _Index) -> Table:
+    table = _matrix(_goodness, _pathway, "goodness")(rows, index)
     lines = list(table.lines)
     # What the paper does not have: the other game-theoretic formula, and the user's.
-    others = index.others(rows[0].dataset, rows[0].size)
-    for goodness in dict.fromkeys(cell.spec.get("goodness") for cell in others):
+    others = index.others(rows[0])
+    for goodness in dict.fromkeys(cell.spec.goodness for cell in others):
         entries = []
         for pathway in PATHWAYS:
-            near = [
-                cell
-                for cell in others
-                if cell.spec.get("goodness") == goodness
-                and cell.spec.get("pathway") == pathway
-            ]
-            best = max(near, key=accuracy, default=None)
-            entries.append(Entry(None, best) if best else None)
-        lines.append(Line((paper.label(goodness),), tuple(entries)))
+            method = (goodness, pathway)
+            cell = cells_lib.best(
+                c for c in others if (c.spec.goodness, c.spec.pathway) == method
+            )
+            entries.append(Entry(None, cell) if cell else None)
+        lines.append(Line((names.label(goodness),), tuple(entries)))
     return dataclasses.replace(table, lines=tuple(lines))
 
 
-def _interaction_table(rows: list[paper.Row], index: _Index) -> Table:
+def _interaction_table(rows: list[Row], index: _Index) -> Table:
     """Goodness x activation; ours also where the paper has no number."""
-    table = _matrix(_activation_name, _goodness_name, "activation")(rows, index)
-    methods = {_goodness_name(row): row for row in rows}
-    activations = {_activation_name(row): row.activation for row in rows}
+    table = _matrix(_activation, _goodness, "activation")(rows, index)
+    methods = {_goodness(row): row for row in rows}
+    activations = {_activation(row): row.activation for row in rows}
+
+    def entry_of(line: Line, column: str, entry: Entry | None) -> Entry | None:
+        if entry is not None:
+            return entry
+        activation = activations[line.labels[0]]
+        row = dataclasses.replace(methods[column], activation=activation)
+        cell = index.find(row)
+        return Entry(None, cell) if cell else None
+
     lines = []
     for line in table.lines:
-        entries = []
-        for column, entry in zip(table.columns, line.entries, strict=True):
-            if entry is None:
-                activation = activations[line.labels[0]]
-                row = dataclasses.replace(methods[column], activation=activation)
-                cell = index.find(row)
-                entry = Entry(None, cell) if cell else None
-            entries.append(entry)
-        lines.append(Line(line.labels, tuple(entries)))
+        pairs = zip(table.columns, line.entries, strict=True)
+        entries = tuple(entry_of(line, *pair) for pair in pairs)
+        lines.append(Line(line.labels, entries))
     return dataclasses.replace(table, lines=tuple(lines))
 
 
@@ -214,19 +284,17 @@ def _lift_table(goodness: Table) -> Table:
     """What FFCL adds; the paper prints it, and it follows from the table before."""
     return dataclasses.replace(
         goodness,
-        id="tab:ffcl_lift",
+        id=_LIFT,
         title="What FFCL adds to each goodness function (computed)",
     )
 
 
 def _matrix(
-    line_name: Callable[[paper.Row], str],
-    column_name: Callable[[paper.Row], str],
-    head: str,
-) -> Callable[[list[paper.Row], _Index], Table]:
-    """A table with one number for each pair of a line and a column."""
+    line_name: Callable[[Row], str], column_name: Callable[[Row], str], head: str
+) -> _Layout:
+    """A table with a number for each pair of a line and a column."""
 
-    def build(rows: list[paper.Row], index: _Index) -> Table:
+    def build(rows: list[Row], index: _Index) -> Table:
         columns = tuple(dict.fromkeys(column_name(row) for row in rows))
         grid: dict[str, dict[str, Entry]] = {}
         for row in rows:
@@ -237,92 +305,56 @@ def _matrix(
             for name, entries in grid.items()
         )
         table_id = rows[0].table
-        return Table(table_id, paper.TABLES[table_id], (head,), columns, lines)
+        return Table(table_id, numbers.TABLES[table_id], (head,), columns, lines)
 
     return build
 
 
-def _dataset_name(row: paper.Row) -> str:
-    return paper.label(row.dataset)
+def _dataset(row: Row) -> str:
+    return names.label(row.dataset)
 
 
-def _pathway_name(row: paper.Row) -> str:
-    return paper.label(row.pathway)
+def _pathway(row: Row) -> str:
+    return names.label(row.pathway)
 
 
-def _activation_name(row: paper.Row) -> str:
-    return paper.label(row.activation)
+def _activation(row: Row) -> str:
+    return names.label(row.activation)
 
 
-def _goodness_name(row: paper.Row) -> str:
-    return paper.label(row.goodness)
+def _goodness(row: Row) -> str:
+    return names.label(row.goodness)
 
 
-def _goodness_activation_name(row: paper.Row) -> str:
-    return f"{paper.label(row.goodness)} ({paper.label(row.activation)})"
+def _variant(row: Row) -> str:
+    return names.phrase(row.goodness, row.activation)
 
 
-def _method_name(row: paper.Row) -> str:
-    return f"{_pathway_name(row)} {_goodness_activation_name(row)}"
+def _method(row: Row) -> str:
+    return names.phrase(row.pathway, row.goodness, row.activation)
 
 
-def _sweep_name(row: paper.Row) -> str:
-    return f"{_goodness_name(row)}, {paper.parameter_text(dataclasses.asdict(row))}"
+def _swept(row: Row) -> str:
+    return names.goodness(spec_of(row))
 
 
-def _scale_name(row: paper.Row) -> str:
-    return f"{paper.label(row.dataset)} {row.size}"
+def _scale(row: Row) -> str:
+    return f"{names.label(row.dataset)} {row.size}"
 
 
-def accuracy(cell: Cell) -> float:
-    """The mean accuracy as a key to sort by: the unknown is lowest."""
-    return -1.0 if cell.mean is None else cell.mean
-
-
-def _best_gate(found: Iterable[Cell]) -> list[Cell]:
+def _best_gate(cells: Iterable[Cell]) -> list[Cell]:
     """The better of norm gate on and off for each method, best first."""
-    best: dict[tuple[Any, ...], Cell] = {}
-    for cell in found:
-        key = tuple(
-            cell.spec.get(name) for name in cells_lib.METHOD if name != "norm_gate"
-        )
-        if key not in best or accuracy(cell) > accuracy(best[key]):
-            best[key] = cell
-    return sorted(best.values(), key=accuracy, reverse=True)
-
-
-def reference(cell: Cell) -> tuple[paper.Row, bool] | None:
-    """The paper's number for a cell, and whether it is of the very same run.
-
-    Where it is not, it is the full-size number of the same method: orientation only.
-    """
-    exact = [row for row in paper.matching(cell.spec) if row.activation != "best"]
-    if exact:
-        # A table over seeds is compared with where we have several seeds, too.
-        several = len(cell.seeds) > 1
-        return min(
-            exact,
-            key=lambda row: ((len(row.seeds) > 1) != several, paper.trust(row.table)),
-        ), True
-    row = paper.orientation(cell.spec)
-    return (row, False) if row else None
-
-
-def lift(line: Line) -> tuple[str, str]:
-    """What FFCL adds: ours and the paper's."""
-    before, after = (entry or Entry(None, None) for entry in line.entries)
-    return (
-        _change(before.ours, after.ours),
-        _change(
-            before.row.accuracy if before.row else None,
-            after.row.accuracy if after.row else None,
-        ),
-    )
+    pairs: dict[RunSpec, list[Cell]] = {}
+    for cell in cells:
+        ungated = dataclasses.replace(cell.spec, norm_gate=False)
+        pairs.setdefault(ungated, []).append(cell)
+    return cells_lib.ranked(cells_lib.ranked(pair)[0] for pair in pairs.values())
 
 
 def _change(before: float | None, after: float | None) -> str:
     return "" if before is None or after is None else f"{after - before:+.2f}"
 
 
-def _slug(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.") or "unnamed"
+def run_first(tables: Sequence[Table]) -> tuple[list[Table], list[Table]]:
+    """Tables with something of ours in them, and the others."""
+    return [t for t in tables if t.num_run], [t for t in tables if not t.num_run]

@@ -1,1 +1,1 @@
-
+"""Runs: from cells to records, whatever happens meanwhile; README.md says more."""

@@ -2,6 +2,7 @@
 
 import datetime
 import functools
+import itertools
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -16,6 +17,7 @@ from ffjax.config import build
 from ffjax.config.spec import RunSpec
 from ffjax.data import Dataset
 from ffjax.errors import UserError
+from ffjax.goodness import own
 from ffjax.model import evaluate
 from ffjax.model.evaluate import Evaluation
 from ffjax.paper.names import shortened
@@ -113,6 +115,12 @@ def halved(half: int, error: Exception) -> str:
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether an error says that the memory of a device or of the host is used up."""
     return isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error)
+
+
+def describe(error: Exception) -> str:
+    """An error in a line; one inside a user's own code with its file and line."""
+    is_said = isinstance(error, UserError)
+    return " ".join(str(error).split()) if is_said else own.describe(error)
 
 
 class _Trained(NamedTuple):
@@ -304,8 +312,9 @@ def _train_backprop(
     on_layer: OnLayer,
 ) -> _Trained:
     # There is nothing whole to keep before the end, and nothing to group.
-    del machine, trained, on_layer
+    del trained, on_layer
     (run,) = runs
+    _check_backprop_memory(run.spec, dataset, machine)
     model = build.backprop_network(run.spec, dataset.num_classes)
     whole = backprop.train_network(
         model,
@@ -317,6 +326,22 @@ def _train_backprop(
     )
     score = functools.partial(backprop.score_images, model, whole.params)
     return _Trained([[whole]], lambda images: [score(jnp.asarray(images))])
+
+
+def _check_backprop_memory(spec: RunSpec, dataset: Dataset, machine: Machine) -> None:
+    """Raises a UserError for a network that cannot fit, before it is made."""
+    inputs = dataset.train_images.shape[1]
+    widths = [inputs, *[spec.width] * spec.num_layers, dataset.num_classes]
+    weights = sum((below + 1) * width for below, width in itertools.pairwise(widths))
+    # Weights, their gradients and the two moments of Adam; activations of a batch.
+    numbers = 4 * weights + 2 * spec.batch_size * sum(widths)
+    needed = 4 * (numbers + dataset.train_images.size)
+    if needed > machine.memory:
+        raise UserError(
+            f"width={spec.width}: {spec.num_layers} layers need about "
+            f"{needed / 1e9:.3g} GB, but {machine.devices[0].device_kind} has "
+            f"{machine.memory / 1e9:.3g} GB"
+        )
 
 
 _TRAINERS = {"ff": _train_forward_forward, "backprop": _train_backprop}

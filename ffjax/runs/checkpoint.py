@@ -10,7 +10,8 @@ from typing import Any
 import safetensors
 from safetensors import numpy as safetensors_numpy
 
-from ffjax import atomic, network
+from ffjax import atomic
+from ffjax.network import files
 from ffjax.records import Times
 from ffjax.training.program import TrainedLayer
 
@@ -52,7 +53,7 @@ class Layers:
                         raise ValueError("of another run")
                     spent = Times(float(facts["compile_s"]), float(facts["train_s"]))
                     tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-                layers.append(network.layer_from_tensors(tensors))
+                layers.append(files.layer_from_tensors(tensors))
             except (
                 OSError,
                 ValueError,
@@ -72,7 +73,7 @@ class Layers:
             "train_s": repr(times.train_s),
             "compile_s": repr(times.compile_s),
         }
-        content = safetensors_numpy.save(network.layer_tensors(layer), facts)
+        content = safetensors_numpy.save(files.layer_tensors(layer), facts)
         try:
             atomic.write_bytes(self._path(index), content)
         except OSError as error:

@@ -4,6 +4,7 @@ Only matrix products are counted; they dominate. The rates below turn them into 
 """
 
 import functools
+import itertools
 import math
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -27,7 +28,9 @@ def flops(spec: RunSpec) -> float:
     size = sizes(spec)
     carries_label = spec.pathway == "standard"
     candidates = size.classes if carries_label else 1
-    first, later = size.inputs * spec.width, (spec.num_layers - 1) * spec.width**2
+    widths = spec.layer_widths
+    first = size.inputs * widths[0]
+    later = sum(below * above for below, above in itertools.pairwise(widths))
     # In the first layer a product forward and one for the weights' gradient.
     step = 2 * (2 * first + _later_products(spec, size.classes) * later)
     look = 2 * (first + candidates * later)

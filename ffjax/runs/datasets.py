@@ -4,7 +4,7 @@ from ffjax import data
 from ffjax.config.spec import RunSpec
 from ffjax.data import Dataset
 from ffjax.errors import UserError
-from ffjax.network import check_batch_size
+from ffjax.network.fitting import check_batch_size
 from ffjax.runs import order
 
 

@@ -14,7 +14,7 @@ from rich import progress_bar
 from ffjax.config.spec import RunSpec
 from ffjax.paper import names
 from ffjax.paper.names import duration
-from ffjax.records import Record, record_path
+from ffjax.records import Place, Record, record_path
 
 # Seconds between two lines about the same layer in a file.
 _LINE_SECONDS = 10.0
@@ -258,12 +258,7 @@ def _one_line(text: str) -> rich.text.Text:
 def summarise(display: Display, record: Record, workdir: str) -> None:
     """The last lines of a single run: what came out and where it is."""
     if record.is_diverged:
-        at = record.diverged_at
-        place = f" in layer {at.layer + 1}, epoch {at.epoch + 1}" if at else ""
-        display.print(
-            f"diverged{place}: the loss was not finite; a smaller "
-            "--config.learning_rate may help"
-        )
+        display.print(_divergence(record))
     title = rich.text.Text(f"test accuracy on {record.spec.dataset}")
     rows = rich.table.Table(title=title, min_width=36)
     rows.add_column("measured on")
@@ -287,6 +282,22 @@ def summarise(display: Display, record: Record, workdir: str) -> None:
         f"compiling, {times.eval_s:.1f} s evaluating on {record.device}"
     )
     display.print(f"record: {record_path(workdir, record.cell, record.seed)}")
+
+
+def _divergence(record: Record) -> str:
+    """Where a run diverged, and what may help."""
+    at = record.diverged_at
+    place = f" in layer {at.layer + 1}, epoch {at.epoch + 1}" if at else ""
+    if at == Place(layer=0, epoch=0):
+        return (
+            f"diverged{place}: the loss was not finite from the start; goodness "
+            f"{record.spec.goodness!r} or the data give such values, or learning_rate="
+            f"{record.spec.learning_rate:g} is far too large"
+        )
+    return (
+        f"diverged{place}: the loss was not finite; a smaller --config.learning_rate "
+        "may help"
+    )
 
 
 def suggest(display: Display, spec: RunSpec, workdir: str) -> None:

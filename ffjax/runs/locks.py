@@ -13,8 +13,10 @@ import pathlib
 import platform
 import tempfile
 import threading
-from typing import Any
 
+from ffjax import atomic
+
+_PROBE = ".clock"  # in front of the names of files that ask the file system's time
 LEASE_SECONDS = 120.0  # twice as long as network file systems may show an old time
 
 
@@ -92,20 +94,27 @@ class Claims:
 
     def clear_void(self) -> None:
         """Removes what dead processes left."""
-        for path in self._folder.glob("*.[0-9]*"):
-            if self._is_void(path):
-                path.unlink(missing_ok=True)
+        for pattern in ("*.[0-9]*", f"{_PROBE}*"):
+            for path in self._folder.glob(pattern):
+                if self._is_void(path):
+                    path.unlink(missing_ok=True)
 
     def _path(self, name: str, generation: int) -> pathlib.Path:
         return self._folder / f"{name}.{generation}"
 
     def _generations(self, name: str) -> dict[int, pathlib.Path]:
         found = {}
-        for entry in os.listdir(self._folder):
+        for entry in self._entries():
             stem, _, generation = entry.rpartition(".")
             if stem == name and generation.isdecimal():
                 found[int(generation)] = self._folder / entry
         return found
+
+    def _entries(self) -> list[str]:
+        try:
+            return os.listdir(self._folder)
+        except FileNotFoundError:  # removed with all claims
+            return []
 
     def _is_void(self, path: pathlib.Path) -> bool:
         owner, touched = _read(path)
@@ -115,7 +124,7 @@ class Claims:
             return True
         # The file system's clock, not ours: machines may disagree about the time. A
         # claim from the future was made before its clock was set back.
-        with tempfile.NamedTemporaryFile(dir=self._folder, prefix=".clock") as probe:
+        with tempfile.NamedTemporaryFile(dir=self._folder, prefix=_PROBE) as probe:
             now = os.fstat(probe.fileno()).st_mtime
         return abs(now - touched) > self._lease
 
@@ -130,7 +139,7 @@ class Claims:
                     continue  # lost, or the folder is away for a moment
 
 
-def _read(path: pathlib.Path) -> tuple[dict[str, Any] | None, float | None]:
+def _read(path: pathlib.Path) -> tuple[dict[str, object] | None, float | None]:
     """The owner, if readable, and the last touch; None if the file is gone."""
     try:
         with open(path, encoding="utf-8") as file:  # opening asks the server anew
@@ -146,17 +155,17 @@ def _read(path: pathlib.Path) -> tuple[dict[str, Any] | None, float | None]:
     return (owner if isinstance(owner, dict) else None), touched
 
 
-def _this_process() -> dict[str, Any]:
+def _this_process() -> dict[str, object]:
     pid = os.getpid()
     return {
         "host": platform.node(),
-        "system": _system(),
+        "system": atomic.system(),
         "pid": pid,
         "started": _start_time(pid),
     }
 
 
-def _is_dead(owner: dict[str, Any], here: dict[str, Any]) -> bool:
+def _is_dead(owner: dict[str, object], here: dict[str, object]) -> bool:
     """Whether the owner surely is dead, which only its own machine can tell."""
     if owner.get("system") != here["system"] or owner.get("host") != here["host"]:
         return False
@@ -165,15 +174,6 @@ def _is_dead(owner: dict[str, Any], here: dict[str, Any]) -> bool:
         return False
     # Another process may have got the number of a dead one, but not its start time.
     return owner.get("started") != _start_time(pid)
-
-
-def _system() -> str:
-    """What makes process numbers comparable: the same boot and the same container."""
-    try:
-        boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
-    except OSError:
-        return ""
 
 
 def _start_time(pid: int) -> str | None:

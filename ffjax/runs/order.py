@@ -1,4 +1,4 @@
-"""Which runs there are, in which order, which of them go together, and which shard has them.
+"""Which runs there are, in which order, in which groups, and in which shard.
 
 Nothing here runs anything: a grid is put in order, cut into groups that one program can
 train, and split into shards for machines that know nothing of each other.

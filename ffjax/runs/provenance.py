@@ -6,9 +6,8 @@ import pathlib
 import subprocess
 from typing import TypedDict
 
-import jax
-
 import ffjax
+from ffjax.training import machine
 
 
 class Provenance(TypedDict):
@@ -25,7 +24,7 @@ def provenance() -> Provenance:
     packages = ("jax", "jaxlib", "flax", "optax", "numpy")
     versions = {name: importlib.metadata.version(name) for name in packages}
     return {
-        "device": jax.local_devices()[0].device_kind,
+        "device": machine.here().devices[0].device_kind,
         "versions": {"ffjax": ffjax.__version__, **versions},
         "commit": _commit(),
     }

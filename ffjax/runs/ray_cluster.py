@@ -19,6 +19,7 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator, Sequence
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -27,7 +28,7 @@ from absl import flags
 import ffjax
 from ffjax.config.spec import RunSpec, Way
 from ffjax.data import Dataset
-from ffjax.errors import UserError
+from ffjax.errors import UserError, number, optional
 from ffjax.paper.names import count
 from ffjax.runs import attempt, cost, order
 from ffjax.runs.attempt import Outcome
@@ -78,10 +79,22 @@ def define_flags() -> None:
     )  # fmt: skip
 
 
+# The flags' own bounds let NaN and infinity through.
+_CPUS = number(lambda value: 0.01 <= value <= 1e6, "a number from 0.01 to 1e6")
+_GPUS = optional(
+    number(
+        lambda value: 0 <= value <= 1 or (value <= 1000 and value == int(value)),
+        "a number from 0 to 1, or a whole one up to 1000",
+    )
+)
+
+
 def from_flags() -> Ray | None:
     """What the flags say; None if the runs are to stay in this process."""
     values = flags.FLAGS
     if values.runner == "ray":
+        _CPUS.check("ray_cpus", values.ray_cpus)
+        _GPUS.check("ray_gpus", values.ray_gpus)
         return Ray(
             values.ray_address, values.ray_cpus, values.ray_gpus, values.max_retries
         )
@@ -121,7 +134,7 @@ class Driver:
 
     def work(self) -> None:
         """Returns when every run has a record or has failed."""
-        pending = self._workdir.open()
+        pending = self._workdir.open(runs_here=False)
         if not pending:
             return
         with _connected(self._cluster, pending) as ray:
@@ -138,7 +151,7 @@ class Driver:
                     ray.cancel(reference, force=True)
                     self._workdir.release(task.runs)
 
-    def _run(self, ray: Any, pending: Sequence[Run]) -> list[Run]:
+    def _run(self, ray: ModuleType, pending: Sequence[Run]) -> list[Run]:
         """Sees to it that runs are done; returns those that other processes have."""
         theirs: list[Run] = []
         size = self._group_size or (_GPU_BATCH if self._gpus else 1)
@@ -166,7 +179,7 @@ class Driver:
                 self._collect(ray, reference)
         return theirs
 
-    def _start(self, ray: Any, runs: list[Run], num_retries: int = 0) -> None:
+    def _start(self, ray: ModuleType, runs: list[Run], num_retries: int = 0) -> None:
         """Sends claimed runs to the cluster."""
         if not runs:
             return
@@ -184,7 +197,7 @@ class Driver:
         reference = remote.remote(runs, dataset, self._group_size, cpus)
         self._tasks[reference] = task
 
-    def _collect(self, ray: Any, reference: Any) -> None:
+    def _collect(self, ray: ModuleType, reference: Any) -> None:
         """Writes what a finished task brought, or starts it again."""
         try:
             result: TaskResult = ray.get(reference, timeout=_START_SECONDS)
@@ -208,7 +221,7 @@ class Driver:
         finally:
             self._workdir.release(task.runs)
 
-    def _retry(self, ray: Any, task: _Task, error: Exception) -> None:
+    def _retry(self, ray: ModuleType, task: _Task, error: Exception) -> None:
         what = count(len(task.runs), "run")
         why = type(error).__name__
         if task.num_retries >= self._cluster.max_retries:
@@ -233,7 +246,7 @@ class Driver:
         finally:
             self._workdir.release(task.runs)
 
-    def _send_dataset(self, ray: Any, spec: RunSpec) -> Any:
+    def _send_dataset(self, ray: ModuleType, spec: RunSpec) -> Any:
         key = order.dataset_key(spec)
         if key not in self._datasets:
             dataset = self._loaded.load(spec)
@@ -241,12 +254,12 @@ class Driver:
             self._datasets[key] = ray.put(dataset)
         return self._datasets[key]
 
-    def _gpus_of_a_task(self, ray: Any) -> float:
+    def _gpus_of_a_task(self, ray: ModuleType) -> float:
         if self._cluster.gpus is not None:
             return self._cluster.gpus
         return 1.0 if any(node.get("GPU") for node in _nodes(ray)) else 0.0
 
-    def _num_slots(self, ray: Any) -> int:
+    def _num_slots(self, ray: ModuleType) -> int:
         """How many tasks the cluster can run at a time."""
         slots = 0
         for node in _nodes(ray):
@@ -260,7 +273,7 @@ class Driver:
         gpus = f" and {self._gpus:g} GPUs" if self._gpus else ""
         return f"{self._cluster.cpus:g} CPUs{gpus}"
 
-    def _tell_cluster(self, ray: Any) -> None:
+    def _tell_cluster(self, ray: ModuleType) -> None:
         nodes = count(len(_nodes(ray)), "node")
         slots = self._num_slots(ray)
         if not slots:
@@ -332,39 +345,33 @@ def _portable(outcome: Outcome) -> Outcome:
     """An exception that can be sent, whatever it is made of."""
     if not isinstance(outcome, Exception) or type(outcome) is UserError:
         return outcome
-    error = WorkerError(f"{type(outcome).__name__}: {outcome}")
+    error = WorkerError(attempt.describe(outcome))
     error.add_note("".join(traceback.format_exception(outcome)))
     return error
 
 
-def _nodes(ray: Any) -> list[dict[str, float]]:
+def _nodes(ray: ModuleType) -> list[dict[str, float]]:
     """The resources of each live node."""
     return [node["Resources"] for node in ray.nodes() if node["Alive"]]
 
 
 @contextlib.contextmanager
-def _connected(cluster: Ray, runs: Sequence[Run]) -> Iterator[Any]:
+def _connected(cluster: Ray, runs: Sequence[Run]) -> Iterator[ModuleType]:
     """Ray, connected to the cluster; workers get the code of this process."""
-    try:
-        import ray
-    except ImportError:
-        raise UserError(
-            "runner='ray': Ray is not installed; pip install 'ffjax[ray]'"
-        ) from None
     address = cluster.address or os.environ.get("RAY_ADDRESS", "")
     _check_address(address)
-    with tempfile.TemporaryDirectory(prefix="ffjax-code-") as folder:
-        _collect_code(pathlib.Path(folder), runs)
+    ray = _import_ray(on_loopback=not address)
+    with contextlib.ExitStack() as stack:
+        code = stack.enter_context(tempfile.TemporaryDirectory(prefix="ffjax-code-"))
+        _collect_code(pathlib.Path(code), runs)
         settings = {
             "address": address or "local",
-            "runtime_env": {
-                "working_dir": folder,
-                "env_vars": _environment(cluster),
-            },
+            "runtime_env": {"working_dir": code, "env_vars": _environment(cluster)},
             "log_to_driver": False,
             "logging_level": "error",
-            **({} if address else {"include_dashboard": False}),
         }
+        if not address:
+            settings |= {"include_dashboard": False, "_temp_dir": _private(stack)}
         problems: list[BaseException] = []
         answered, over = threading.Event(), threading.Event()
 
@@ -387,11 +394,39 @@ def _connected(cluster: Ray, runs: Sequence[Run]) -> Iterator[Any]:
         for error in problems:
             text = " ".join(f"{type(error).__name__}: {error}".split())
             raise UserError(f"{shown}: cannot connect ({text[:300]})")
+        try:
+            yield ray
+        finally:
+            ray.shutdown()
+            over.set()
+
+
+def _import_ray(on_loopback: bool) -> ModuleType:
+    """Ray; a cluster that it starts may be for this machine only."""
+    if on_loopback:
+        # Read when Ray is imported. Off, as on a Mac, its servers listen on 127.0.0.1;
+        # on Linux nothing else keeps them from listening on all interfaces.
+        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
     try:
-        yield ray
-    finally:
-        ray.shutdown()
-        over.set()
+        import ray
+    except ImportError:
+        raise UserError(
+            "runner='ray': Ray is not installed; pip install 'ffjax[ray]'"
+        ) from None
+    return ray
+
+
+def _private(stack: contextlib.ExitStack) -> str:
+    """A folder for the sockets, logs and code of a cluster, closed to other users.
+
+    Ray opens its own folder to all, so that it lies in one that is not. Both have short
+    names, because the path of a socket may have no more than 107 letters.
+    """
+    parent = "/tmp" if os.path.isdir("/tmp") else None
+    folder = tempfile.TemporaryDirectory(
+        prefix="ffjax-", dir=parent, ignore_cleanup_errors=True
+    )
+    return str(pathlib.Path(stack.enter_context(folder)) / "ray")
 
 
 def _environment(cluster: Ray) -> dict[str, str]:

@@ -80,6 +80,7 @@ class _ReportTimer:
         self._path = path
         self._display = display
         self._due = time.monotonic() + _REPORT_SECONDS
+        self._has_failed = False
 
     def draw(self) -> None:
         if not self._display.is_grid or time.monotonic() < self._due:
@@ -90,7 +91,9 @@ class _ReportTimer:
 
             report.write(self._path, figures=False)
         except Exception as error:  # the runs matter more
-            self._display.print(f"the report could not be drawn ({error!r})")
+            if not self._has_failed:
+                self._display.print(f"the report could not be drawn ({error!r})")
+            self._has_failed = True
         took = time.monotonic() - started
         self._due = time.monotonic() + max(_REPORT_SECONDS, 20 * took)
 

@@ -19,7 +19,7 @@ from ffjax.errors import UserError
 from ffjax.paper.names import count, shortened
 from ffjax.records import BrokenRecord, Record
 from ffjax.runs import cost, order
-from ffjax.runs.attempt import goodness_source
+from ffjax.runs.attempt import describe, goodness_source
 from ffjax.runs.datasets import DatasetError
 from ffjax.runs.display import Display
 from ffjax.runs.locks import Claims
@@ -60,10 +60,15 @@ class Workdir:
         self._said: set[str] = set()
         self._old_failures = {run for run in runs if self._failure_path(run).exists()}
 
-    def open(self) -> list[Run]:
-        """The runs that are not done yet."""
+    def open(self, *, runs_here: bool = True) -> list[Run]:
+        """The runs that are not done yet.
+
+        Args:
+          runs_here: whether they will be run on a device of this machine.
+        """
         pending = [run for run in self._runs if not self._take_record(run, before=True)]
-        self._compare_origins()
+        if self.records:
+            self._compare_origins(runs_here)
         if self.display.is_grid and self.records:
             self.display.print(f"{len(self.records)} of {len(self._runs)} done before")
         return pending
@@ -114,7 +119,7 @@ class Workdir:
         self._on_record()
         return True
 
-    def fail(self, run: Run, error: BaseException, seconds: float) -> None:
+    def fail(self, run: Run, error: Exception, seconds: float) -> None:
         """Notes that a run ended in an error.
 
         Raises:
@@ -124,9 +129,7 @@ class Workdir:
         is_hopeless = isinstance(error, DatasetError) and one_dataset
         if isinstance(error, UserError) and (is_hopeless or not self.display.is_grid):
             raise error
-        text = " ".join(str(error).split())
-        if not isinstance(error, UserError):
-            text = f"{type(error).__name__}: {text}"
+        text = describe(error)
         failure = {
             "cell": run.cell.id,
             "seed": run.seed,
@@ -186,17 +189,19 @@ class Workdir:
     def _failure_path(self, run: Run) -> pathlib.Path:
         return pathlib.Path(self.path) / "failures" / f"{run.name}.json"
 
-    def _compare_origins(self) -> None:
+    def _compare_origins(self, runs_here: bool) -> None:
         """Says which of the records that are taken were made with something else."""
         here = provenance()
-        wanted = {**here["versions"], "device": here["device"]}
+        wanted = {name: here["versions"][name] for name in ("ffjax", "jax", "jaxlib")}
+        if runs_here:
+            wanted["device"] = here["device"]
         others: dict[str, int] = {}
         for record in self.records:
             made = {**record.versions, "device": record.device}
             differing = [
-                f"{name} {made[name]} (here {wanted[name]})"
-                for name in ("ffjax", "jax", "jaxlib", "device")
-                if made.get(name, wanted[name]) != wanted[name]
+                f"{name} {made[name]} (here {value})"
+                for name, value in wanted.items()
+                if made.get(name, value) != value
             ]
             if differing:
                 text = ", ".join(differing)
@@ -233,7 +238,9 @@ def _changed_input(run: Run, record: Record) -> str:
     if record.goodness_source != goodness_source(run.spec):
         return f"{name}: the source of {run.spec.goodness} has changed since"
     content = data.fingerprint(run.spec.dataset)
-    if content is not None and content not in record.data.get("files", {}).values():
+    files = record.data.get("files")
+    known = files.values() if isinstance(files, dict) else ()
+    if content is not None and content not in known:
         return f"{name}: the content of {run.spec.dataset} has changed since"
     return ""
 
@@ -254,6 +261,11 @@ def writing(workdir: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if not (pathlib.Path(workdir) / "results").is_dir():
+            raise UserError(
+                f"workdir={workdir!r}: was removed while runs went on; the records in "
+                "it are gone, and the same command starts anew"
+            ) from None
         raise UserError(
             f"workdir={workdir!r}: cannot write there ({error}); finished runs are kept"
         ) from None

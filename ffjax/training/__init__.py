@@ -1,1 +1,1 @@
-
+"""Training: layers one after another, each by its own goodness and optimiser."""

@@ -15,12 +15,14 @@ from flax import linen as nn
 
 from ffjax.model import layer, product
 from ffjax.model.pathway import Params
-from ffjax.training.networks import OnEpochs
+from ffjax.training.networks import Look, OnEpochs
 from ffjax.training.optimizer import Training, bias_corrections
 from ffjax.training.program import (
     LayerState,
+    Stops,
     TrainedLayer,
     finish_layer,
+    num_slots,
     run_epochs,
     shuffle,
 )
@@ -78,7 +80,7 @@ def train_epochs(
 ) -> tuple[LayerState, jax.Array]:
     """Trains the network from epoch ``first`` up to ``last``: see ``program``'s."""
     images, labels = examples
-    num_steps = losses.shape[0] * training.num_batches(labels.shape[0])
+    num_steps = training.epochs * training.num_batches(labels.shape[0])
     tx = training.optimizer.make(learning_rate, num_steps)
 
     def loss_of(params, rows):
@@ -123,6 +125,7 @@ def train_network(
     training: Training,
     *,
     on_epochs: OnEpochs | None = None,
+    look: Look | None = None,
 ) -> TrainedLayer:
     """Trains a network; all of it comes back as one layer.
 
@@ -133,6 +136,7 @@ def train_network(
       labels: (N,) integers in 0..C-1.
       training: how; threshold and objective have no meaning here.
       on_epochs: called with progress, as for layer 0.
+      look: called with the logits (N, 1, C) of the network so far, as for layer 0.
     """
     init_key, train_key = jax.random.split(key)
     examples = jnp.asarray(images), jnp.asarray(labels, jnp.int32)
@@ -151,9 +155,18 @@ def train_network(
         )
 
     report = None if on_epochs is None else functools.partial(on_epochs, 0)
+    stops = None
+    if look is not None:
+        seen, call = jnp.asarray(look.images), look.call
+        stops = Stops(
+            look.every,
+            lambda epochs, state: call(
+                0, epochs, [score_images(network, state.params, seen)]
+            ),
+        )
     state = init(network, init_key, images.shape[-1], training)
-    losses = jnp.full((training.epochs,), jnp.nan, jnp.float32)
-    state, done = run_epochs(span, state, losses, report)
+    losses = jnp.full((num_slots(training.epochs),), jnp.nan, jnp.float32)
+    state, done = run_epochs(span, state, losses, training.epochs, report, stops)
     return finish_layer(state.params, (), done)
 
 

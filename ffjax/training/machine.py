@@ -10,6 +10,7 @@ import warnings
 from typing import Any
 
 import jax
+from jax.experimental.compilation_cache import compilation_cache
 
 from ffjax.data import cache
 from ffjax.errors import UserError
@@ -117,6 +118,8 @@ def use_compilation_cache() -> None:
     except OSError:
         return  # it only saves time
     jax.config.update("jax_compilation_cache_dir", str(folder))
+    # JAX asks once whether there is a cache, when it first compiles.
+    compilation_cache.reset_cache()
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
     # An entry that a killed process left unfinished is compiled again.
     warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation")

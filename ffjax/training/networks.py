@@ -9,6 +9,7 @@ no stacked products.
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -20,12 +21,20 @@ from absl import logging
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ffjax.errors import UserError
+from ffjax.goodness import State
 from ffjax.model import evaluate, pathway
 from ffjax.model.pathway import Architecture, Params
 from ffjax.training import program as program_lib
 from ffjax.training.machine import Machine, check_precision
 from ffjax.training.optimizer import Training
-from ffjax.training.program import Examples, Hyper, LayerState, Program, TrainedLayer
+from ffjax.training.program import (
+    Examples,
+    Hyper,
+    LayerState,
+    Program,
+    Stops,
+    TrainedLayer,
+)
 
 AXIS = "member"  # of the mesh: what is spread over devices
 _T = TypeVar("_T")
@@ -53,6 +62,23 @@ OnEpochs = Callable[[int, np.ndarray], None]
 OnLayer = Callable[[int, list[TrainedLayer | None]], None]
 
 
+class Look(NamedTuple):
+    """Looks at the networks while they are trained; training is the same to the bit.
+
+    A look costs a pass of its images through the layers so far, and their number of
+    layers a compilation.
+
+    Attributes:
+      every: epochs of a layer between two looks; the last is after its last epoch.
+      images: (N, D) float32 to be scored.
+      call: called with (layer, its epochs so far, scores (N, L + 1, C) of each member).
+    """
+
+    every: int
+    images: np.ndarray
+    call: Callable[[int, int, list[jax.Array]], None]
+
+
 def train_networks(
     arch: Architecture,
     members: Sequence[Member],
@@ -62,6 +88,7 @@ def train_networks(
     *,
     on_epochs: OnEpochs | None = None,
     on_layer: OnLayer | None = None,
+    look: Look | None = None,
 ) -> list[list[TrainedLayer]]:
     """Trains all layers of all members in order; a network ends where it diverges.
 
@@ -73,6 +100,7 @@ def train_networks(
       machine: the devices over which to spread them, and their memory.
       on_epochs: called with progress: the mean of the members' losses.
       on_layer: called with each layer as it is finished.
+      look: called with how the networks score images meanwhile.
     """
     chex.assert_rank(images, 2)
     chex.assert_shape(labels, (len(images),))
@@ -88,10 +116,13 @@ def train_networks(
             inputs.advance(index)
         if index < known:
             layers = [member.trained[index] for member in group.padded]
-            inputs.below.append(group.place([layer.params for layer in layers]))
+            inputs.add_layer(
+                group.place([layer.params for layer in layers]),
+                group.place([layer.goodness_state for layer in layers]),
+            )
         else:
-            state, losses = _train_layer(group, index, inputs.examples(), on_epochs)
-            inputs.below.append(state.params)
+            state, losses = _train_layer(group, index, inputs, on_epochs, look)
+            inputs.add_layer(state.params, state.goodness_state)
             layers = _finish(state, losses)
         # What diverged is carried along, for an unchanged program, and left out.
         new = [
@@ -166,7 +197,7 @@ def member_bytes(
     )
     sizes = [
         (below + arch.num_classes + 1) * width
-        for below, width in zip(widths, widths[1:], strict=False)
+        for below, width in itertools.pairwise(widths)
     ]
     activations = 16 * training.batch_size * max(arch.widths)
     return stored, 4 * (sum(sizes) + 3 * max(sizes) + activations)
@@ -198,6 +229,7 @@ class _Group:
     ):
         num_local = -(-len(members) // len(devices))
         num_devices = -(-len(members) // num_local)
+        self.num_members = len(members)
         self.num_local = num_local
         self.mesh = Mesh(np.array(devices[:num_devices]), (AXIS,))
         # Filled up to an equal number on each device.
@@ -235,18 +267,25 @@ class _Inputs:
 
     Attributes:
       below: of each layer below, the parameters of all members.
+      states: of each layer below, the goodness function's state.
     """
 
     def __init__(
         self, group: _Group, images: np.ndarray, labels: np.ndarray, budget: float
     ):
         self.below: list[Params] = []
+        self.states: list[State] = []
         self._group = group
         self._budget = budget
         self._labels = group.share(np.asarray(labels, np.int32))
         self._encoded = group.share(pathway.encode(group.arch, jnp.asarray(images)))
         self._inputs = self._encoded
         self._is_recomputed = False
+
+    def add_layer(self, params: Params, goodness_state: State) -> None:
+        """Puts a trained layer on top."""
+        self.below.append(params)
+        self.states.append(goodness_state)
 
     def advance(self, index: int) -> None:
         """Goes on from layer ``index - 1``, which is trained, to layer ``index``."""
@@ -283,9 +322,13 @@ class _Inputs:
 
 
 def _train_layer(
-    group: _Group, index: int, examples: Examples, on_epochs: OnEpochs | None
+    group: _Group,
+    index: int,
+    inputs: _Inputs,
+    on_epochs: OnEpochs | None,
+    look: Look | None,
 ) -> tuple[LayerState, np.ndarray]:
-    training = group.padded[0].training
+    training, examples = group.padded[0].training, inputs.examples()
     width = pathway.input_width(group.arch, examples.lower, examples.inputs)
     states, keys = [], []
     for member in group.padded:
@@ -316,11 +359,36 @@ def _train_layer(
         if on_epochs is not None:
             on_epochs(index, losses[sound if sound.any() else slice(None)].mean(axis=0))
 
-    losses = np.full((len(group.padded), training.epochs), np.nan, np.float32)
+    slots = program_lib.num_slots(training.epochs)
+    losses = np.full((len(group.padded), slots), np.nan, np.float32)
     losses = jax.device_put(losses, NamedSharding(group.mesh, PartitionSpec(AXIS)))
     return program_lib.run_epochs(
-        span, group.place(states), losses, report if on_epochs else None
+        span,
+        group.place(states),
+        losses,
+        training.epochs,
+        report if on_epochs else None,
+        None if look is None else _stops(group, index, inputs, look),
     )
+
+
+def _stops(group: _Group, index: int, inputs: _Inputs, look: Look) -> Stops:
+    """The looks at a layer in training, on top of the layers below it."""
+    arch = dataclasses.replace(group.arch, widths=group.arch.widths[: index + 1])
+    images = group.share(look.images)
+
+    def call(epochs: int, state: LayerState) -> None:
+        scores = score_members(
+            [*inputs.below, state.params],
+            [*inputs.states, state.goodness_state],
+            images,
+            group.hyper.gate_on,
+            mesh=group.mesh,
+            arch=arch,
+        )
+        look.call(index, epochs, list(scores[: group.num_members]))
+
+    return Stops(look.every, call)
 
 
 def _finish(state: LayerState, losses: np.ndarray) -> list[TrainedLayer]:
@@ -401,7 +469,7 @@ def _over_members(
 
 
 def _where_own(axes, arguments, own, shared=lambda leaf: None):
-    """Applies ``own`` to what each member has of its own, and ``shared`` to the rest."""
+    """Applies ``own`` to what each member has for itself, ``shared`` to the rest."""
     return jax.tree.map(
         lambda axis, tree: jax.tree.map(shared if axis is None else own, tree),
         axes,

@@ -119,6 +119,10 @@ def _is_matrix(params: Params) -> Params:
     return jax.tree.map(lambda leaf: leaf.ndim > 1, params)
 
 
+PAPER_OBJECTIVE = Objective()
+PAPER_OPTIMIZER = Optimizer()
+
+
 @dataclasses.dataclass(frozen=True)
 class Training:
     """How each layer of a network is trained. The defaults are the paper's.
@@ -136,12 +140,19 @@ class Training:
     batch_size: int = 500
     learning_rate: float = 1e-3
     threshold: float = 2.0
-    objective: Objective = Objective()
-    optimizer: Optimizer = Optimizer()
+    objective: Objective = PAPER_OBJECTIVE
+    optimizer: Optimizer = PAPER_OPTIMIZER
 
     def as_program(self) -> "Training":
-        """What is compiled in: the other numbers reach the program as data."""
-        return dataclasses.replace(self, epochs=0, learning_rate=0.0, threshold=0.0)
+        """What is compiled in: the other numbers reach the program as data.
+
+        The number of epochs is a part of schedules alone.
+        """
+        is_constant = self.optimizer.schedule == "constant"
+        epochs = 0 if is_constant else self.epochs
+        return dataclasses.replace(
+            self, epochs=epochs, learning_rate=0.0, threshold=0.0
+        )
 
     def num_batches(self, num_examples: int) -> int:
         """Steps in an epoch."""

@@ -87,6 +87,13 @@ class Program:
         return cls(arch, index, training.as_program())
 
 
+class Stops(NamedTuple):
+    """Where training pauses, so that somebody can look at the layer."""
+
+    every: int  # epochs; and after the last of them
+    look: Callable[[int, LayerState], None]  # (epochs done, the layer so far)
+
+
 # (state, losses, first epoch, end of the last epoch) -> state, losses.
 Span = Callable[
     [LayerState, jax.Array, jax.Array, jax.Array], tuple[LayerState, jax.Array]
@@ -141,7 +148,7 @@ def train_epochs(
 
     Args:
       state: the layer; donated.
-      losses: (epochs,), into which each epoch's mean loss is written; donated.
+      losses: (>= epochs,), into which each epoch's mean loss is written; donated.
       key: the layer's key; every epoch draws from ``fold_in(key, epoch)``.
       examples: what to learn from.
       hyper: learning rate, threshold and gate.
@@ -151,7 +158,7 @@ def train_epochs(
     """
     labels, training = examples.labels, program.training
     num_classes, dropout = program.arch.num_classes, training.objective.dropout
-    num_steps = losses.shape[0] * training.num_batches(labels.shape[0])
+    num_steps = training.epochs * training.num_batches(labels.shape[0])
     tx = training.optimizer.make(hyper.learning_rate, num_steps)
 
     def run_step(state: LayerState, batch):
@@ -254,30 +261,44 @@ def init_layer(
     return LayerState(params, training.optimizer.init(params), arch.goodness.init())
 
 
+def num_slots(epochs: int) -> int:
+    """The length of the array for so many losses: a power of two, at least 64.
+
+    So trainings of different lengths share a program.
+    """
+    return max(64, 1 << (epochs - 1).bit_length())
+
+
 def run_epochs(
     span: Span,
     state: LayerState,
     losses: jax.Array,
+    epochs: int,
     report: Callable[[np.ndarray], None] | None,
+    stops: Stops | None = None,
 ) -> tuple[LayerState, np.ndarray]:
     """Calls a training program until its epochs are done or all networks diverged.
 
     With ``report`` it is called for as many epochs at a time as take about half a
-    second; the result is the same.
+    second; the result is the same, and so it is with ``stops``.
 
     Args:
       span: the compiled program.
       state: the fresh layer, or several with an axis for them in front.
-      losses: (epochs,) or (members, epochs), NaN; donated.
+      losses: (``num_slots``,) or (members, ``num_slots``), NaN; donated.
+      epochs: how many to run.
       report: called with the losses so far about twice a second.
+      stops: where to let somebody look.
 
     Returns:
-      The trained state and the losses, NaN after all members have diverged.
+      The trained state and the losses (..., epochs), NaN after all members have
+      diverged.
     """
-    epochs = losses.shape[-1]
     first, length = 0, epochs if report is None else 1
     while first < epochs:
         last = min(first + length, epochs)
+        if stops is not None:
+            last = min(last, (first // stops.every + 1) * stops.every)
         started = time.perf_counter()
         state, losses = span(state, losses, jnp.int32(first), jnp.int32(last))
         wait_for(losses)
@@ -287,11 +308,13 @@ def run_epochs(
             report(done)
         if not np.isfinite(done).all(axis=-1).any():
             break
+        if stops is not None and (last % stops.every == 0 or last == epochs):
+            stops.look(last, state)
         # The first call may have compiled, and says nothing about the speed.
-        if first > 0 and took < _SPAN_SECONDS:
+        if report is not None and first > 0 and took < _SPAN_SECONDS:
             length = max(1, int((last - first) * _SPAN_SECONDS / max(took, 1e-3)))
         first = last
-    return state, np.asarray(losses)
+    return state, np.asarray(losses)[..., :epochs]
 
 
 def wait_for(array: jax.Array) -> None:

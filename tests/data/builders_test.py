@@ -5,10 +5,12 @@ dataset take minutes and run only with FFJAX_SLOW_TESTS=1.
 """
 
 import dataclasses
+import importlib
 import io
 import os
 import shutil
 import tarfile
+from typing import Any
 
 import numpy as np
 import official_files
@@ -32,8 +34,13 @@ slow = pytest.mark.skipif(
 )
 
 
+def load_tfds() -> Any:
+    """TFDS itself, whose types say less than it can do."""
+    return importlib.import_module("tensorflow_datasets")
+
+
 def claim(monkeypatch, info, path) -> None:
-    """Has TFDS take a file of ours for the published one."""
+    """Has TFDS take a file of ours for what was published."""
     from tensorflow_datasets.core.utils import Size
 
     monkeypatch.setattr(info, "checksum", identity.checksum(path))
@@ -42,10 +49,9 @@ def claim(monkeypatch, info, path) -> None:
 
 @pytest.mark.parametrize("name", ["usps", "svhn", "emnist_letters"])
 def test_our_builders_prepare_what_the_files_hold(name, tmp_path, monkeypatch):
-    import tensorflow_datasets
-
     from ffjax.data import builders  # noqa: F401
 
+    framework = load_tfds()
     shape, classes, writers = official_files.FORMATS[name]
     writer = writers[1] if name == "emnist_letters" else writers[0]
     arrays = official_files.make(shape, classes, train=3 * classes, test=2 * classes)
@@ -57,13 +63,13 @@ def test_our_builders_prepare_what_the_files_hold(name, tmp_path, monkeypatch):
         digests=verify.canonical(arrays)[1],
     )
     monkeypatch.setitem(data.DATASETS, name, definition)
-    infos = list(tensorflow_datasets.builder_cls(name).url_infos.values())
+    infos = list(framework.builder_cls(name).url_infos.values())
     files = official.find(name, tmp_path / "raw" / name)
     assert files is not None
     assert [info.filename for info in infos] == [path.name for path in files.paths]
     # The checksums are those of the real files, so ours are refused first.
     manual_dir = str(tmp_path / "raw" / name)
-    error = tensorflow_datasets.download.download_manager.NonMatchingChecksumError
+    error = framework.download.download_manager.NonMatchingChecksumError
     with pytest.raises(error):
         tfds.prepare(name, tmp_path / "wrong", manual_dir=manual_dir)
     for info, path in zip(infos, files.paths, strict=True):
@@ -75,16 +81,14 @@ def test_our_builders_prepare_what_the_files_hold(name, tmp_path, monkeypatch):
     assert from_files.source["kind"] == "raw"
     assert_same(from_tfds, from_files)
     # And a user of TFDS alone gets them by name, in TFDS's own default format.
-    examples, info = tensorflow_datasets.load(
+    examples, info = framework.load(
         name,
         split="test",
         data_dir=tmp_path / "own",
         batch_size=-1,
         with_info=True,
         download_and_prepare_kwargs={
-            "download_config": tensorflow_datasets.download.DownloadConfig(
-                manual_dir=manual_dir
-            )
+            "download_config": framework.download.DownloadConfig(manual_dir=manual_dir)
         },
     )
     assert info.citation
@@ -108,8 +112,7 @@ def test_real_files_give_the_same_arrays_through_tfds(name, tmp_path):
 
 @slow
 def test_cifar10_gives_the_same_arrays_through_tfds(tmp_path, monkeypatch):
-    import tensorflow_datasets
-
+    framework = load_tfds()
     folder = real("cifar10") / "cifar10"
     assert list(folder.glob("*.bin"))
     # The published archive, but for the bytes of the packing.
@@ -121,7 +124,7 @@ def test_cifar10_gives_the_same_arrays_through_tfds(tmp_path, monkeypatch):
         entry = tarfile.TarInfo("cifar-10-batches-bin/batches.meta.txt")
         entry.size = len(names)
         tar.addfile(entry, io.BytesIO(names))
-    (info,) = tensorflow_datasets.builder_cls("cifar10").url_infos.values()
+    (info,) = framework.builder_cls("cifar10").url_infos.values()
     claim(monkeypatch, info, archive)
     tfds.prepare("cifar10", tmp_path, manual_dir=str(tmp_path))
     from_tfds = data.load("cifar10", data_dir=str(tmp_path))
@@ -132,16 +135,13 @@ def test_cifar10_gives_the_same_arrays_through_tfds(tmp_path, monkeypatch):
 
 @slow
 def test_the_trap_of_one_download_folder_is_seen(tmp_path):
-    """TFDS takes the unpacked files of one for the other; we do not train on them."""
-    import tensorflow_datasets
-
+    """TFDS takes the unpacked files of MNIST for the other's; we notice it."""
+    framework = load_tfds()
     for name in ("fashion_mnist", "mnist"):
-        builder = tensorflow_datasets.builder(
-            name, data_dir=tmp_path, file_format="array_record"
-        )
+        builder = framework.builder(name, data_dir=tmp_path, file_format="array_record")
         builder.download_and_prepare(
-            download_dir=tmp_path / "downloads",  # one for both: the trap
-            download_config=tensorflow_datasets.download.DownloadConfig(
+            download_dir=tmp_path / "downloads",  # shared by both: the trap
+            download_config=framework.download.DownloadConfig(
                 manual_dir=str(real(name) / name)
             ),
         )

@@ -17,7 +17,7 @@ def cache_folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def shrink(monkeypatch):
-    """Takes a small dataset for the official one, its checksums included."""
+    """Has a small dataset pass for the official, its checksums included."""
 
     def apply(name: str):
         shape, classes, _ = official_files.FORMATS[name]

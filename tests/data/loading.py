@@ -22,7 +22,7 @@ def real(name: str) -> pathlib.Path:
 
 
 def refusal(*args, **kwargs) -> str:
-    """The one line with which a load is refused."""
+    """The line with which a load is refused."""
     with pytest.raises(UserError) as caught:
         data.load(*args, **kwargs)
     assert "\n" not in str(caught.value)

@@ -2,12 +2,14 @@
 
 import bz2
 import gzip
+import importlib
 import io
 import json
 import pathlib
 import struct
 import tarfile
 import zipfile
+from typing import Any
 
 import numpy as np
 import scipy.io
@@ -144,9 +146,13 @@ FORMATS = {
 def write_prepared(data_dir: pathlib.Path, name: str, arrays: official.Arrays) -> None:
     """What TFDS makes of a dataset, without the TensorFlow that it makes it with."""
     import tensorflow_datasets as tfds
-    from array_record.python import array_record_module
     from PIL import Image
-    from tensorflow_datasets.proto import tf_example_generated_pb2 as proto
+
+    # Imported in this way since neither says what it holds.
+    records: Any = importlib.import_module("array_record.python.array_record_module")
+    proto: Any = importlib.import_module(
+        "tensorflow_datasets.proto.tf_example_generated_pb2"
+    )
 
     folder = data_dir / name / "1.0.0"
     folder.mkdir(parents=True)
@@ -155,11 +161,13 @@ def write_prepared(data_dir: pathlib.Path, name: str, arrays: official.Arrays) -
         shape=(height, width, *(channels or [1])), encoding_format="png"
     )
     label = tfds.features.ClassLabel(num_classes=int(arrays.train_labels.max()) + 1)
-    tfds.features.FeaturesDict({"image": image, "label": label}).save_config(folder)
+    tfds.features.FeaturesDict({"image": image, "label": label}).save_config(
+        str(folder)
+    )
     splits = []
     for split, images, labels in (("train", *arrays[:2]), ("test", *arrays[2:])):
         file = folder / f"{name}-{split}.array_record-00000-of-00001"
-        writer = array_record_module.ArrayRecordWriter(str(file), "group_size:1")
+        writer = records.ArrayRecordWriter(str(file), "group_size:1")
         # Backwards: TFDS does not keep the files' order either.
         for pixels, number in zip(images[::-1], labels[::-1], strict=True):
             png = io.BytesIO()

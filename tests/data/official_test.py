@@ -26,9 +26,9 @@ def small(name: str) -> official.Arrays:
 
 
 def read(name: str, folder: pathlib.Path) -> official.Arrays:
-    found = official.find(name, folder)
-    assert found is not None
-    return official.read(found)
+    files = official.find(name, folder)
+    assert files is not None
+    return official.read(files)
 
 
 def assert_same(left: official.Arrays, right: official.Arrays) -> None:
@@ -37,7 +37,7 @@ def assert_same(left: official.Arrays, right: official.Arrays) -> None:
 
 
 def assert_refused(name: str, folder: pathlib.Path, file: str, *parts: str) -> None:
-    """One line that names the file and says what was expected."""
+    """A line that names the file and says what was expected."""
     with pytest.raises(UserError) as caught:
         read(name, folder)
     message = str(caught.value)
@@ -267,6 +267,20 @@ def test_a_zip_without_letters_is_refused(tmp_path):
         archive.writestr("gzip/emnist-digits-train-images-idx3-ubyte.gz", b"")
     file = "emnist-letters-train-images-idx3-ubyte.gz"
     assert_refused("emnist_letters", tmp_path, "gzip.zip", file)
+
+
+@pytest.mark.parametrize(("offset", "value"), [(8, 1), (10, 99)])
+def test_a_zip_that_cannot_be_unpacked_is_refused(offset, value, tmp_path):
+    """Encrypted, or packed by an unknown method: flags that the directory holds."""
+    official_files.write_emnist_zip(tmp_path, small("emnist_letters"))
+    path = tmp_path / "gzip.zip"
+    content = bytearray(path.read_bytes())
+    starts = [match.start() for match in re.finditer(b"PK\1\2", content)]
+    assert len(starts) == 5
+    for start in starts:
+        content[start + offset] = value
+    path.write_bytes(content)
+    assert_refused("emnist_letters", tmp_path, "gzip.zip", "expected a .zip")
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ def test_statistics_are_those_of_a_channel():
     ],
 )
 def test_values_count_and_not_their_type(values, types):
-    """Over more values than a block has, with one channel and with three."""
+    """Over more values than a block has, with a single channel and with three."""
     rng = np.random.default_rng(0)
     for shape in ((7, 300, 300), (7, 200, 200, 3)):
         images = rng.choice(values, shape).astype(types[0])

@@ -41,7 +41,7 @@ def test_the_order_is_that_of_the_digests():
     ],
 )
 def test_equal_values_have_the_same_order_in_any_type(values, types, monkeypatch):
-    monkeypatch.setattr(verify, "_BLOCK", 7 * 20)  # several blocks, the last one short
+    monkeypatch.setattr(verify, "_BLOCK", 7 * 20)  # several blocks, the last is short
     rng = np.random.default_rng(0)
     images = rng.choice(values, (100, 4, 5)).astype(types[0])
     labels = rng.integers(0, 10, 100)
@@ -79,7 +79,7 @@ def test_minus_zero_is_zero():
     )
 
 
-# Whether the content is the official one.
+# Whether the content is official.
 
 
 def test_a_class_without_images_is_refused(shrink, tmp_path):

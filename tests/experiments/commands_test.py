@@ -39,12 +39,11 @@ def parse(arguments: list[str]) -> tuple[str, list[config.Cell]]:
     """The workdir and the cells of a command."""
     values = flags.FlagValues()
     flags.DEFINE_string("workdir", "", "", flag_values=values)
-    flags.DEFINE_string("order", "", "", flag_values=values)
     config_flags.DEFINE_config_file("config", flag_values=values, sys_argv=arguments)
     values(arguments)
     overrides = config_flags.get_override_values(values["config"])
     path = config_flags.get_config_filename(values["config"])
-    return values["workdir"].value, config.expand(cli.load_config(path), overrides)
+    return values.workdir, config.expand(cli.load_config(path), overrides)
 
 
 def test_every_experiment_with_records_is_looked_at():

@@ -1,97 +1,229 @@
+"""The tables of the READMEs are those of the records, and say what was run."""
+
 import json
+import pathlib
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import pytest
 
-from experiments import summary
-from experiments.headline import headline
+from configs import grid
+from experiments import summary, tables
+from experiments.full import full
+from experiments.full import table as full_table
+from experiments.headline import figure, headline
+from experiments.headline import table as headline_table
 from experiments.record import record
-from experiments.small import small
-from experiments.sweeps import sweeps
+from experiments.record import table as record_table
+from experiments.small import table as small_table
+from experiments.sweeps import table as sweeps_table
 from ffjax import config
+from ffjax.config import Cell
+from ffjax.errors import UserError
+
+PAGES = summary.pages()
 
 
-@pytest.mark.parametrize("page", summary.PAGES, ids=lambda page: page.parent.name)
-def test_the_table_of_a_readme_is_that_of_the_records(page):
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.parent.name)
+def test_the_tables_of_a_readme_are_those_of_the_records(page: pathlib.Path):
     readme = page.read_text(encoding="utf-8")
-    table = summary.PAGES[page]()
-    assert summary.insert(readme, table) == readme
-    assert table.count("\n") > 5
+    assert summary.fill(readme) == readme
 
 
-def write_records(folder, runs, field="accuracy"):
-    """Records of (cell, seed, accuracy)."""
-    template = next((summary.FOLDER / "headline" / "results").glob("*.json"))
-    base = json.loads(template.read_text())
+def test_every_experiment_with_a_table_shows_it():
+    declared = {path.parent.name for path in tables.FOLDER.glob("*/table.py")}
+    assert declared == {"fast", "full", "headline", "record", "small", "sweeps"}
+    assert declared <= {page.parent.name for page in PAGES}
+
+
+def test_a_block_is_filled_and_the_rest_stays():
+    text = "a\n<!-- table: fast.run -->\nold\n<!-- end of table -->\nb\n"
+    lines = summary.fill(text).splitlines()
+    assert lines[:2] == ["a", "<!-- table: fast.run -->"]
+    assert lines[-2:] == ["<!-- end of table -->", "b"]
+    assert "old" not in lines
+    assert any("89.35 ± 0.06" in line for line in lines)
+
+
+def test_an_unknown_table_says_which_there_are():
+    text = "<!-- table: record.nope -->\n<!-- end of table -->"
+    with pytest.raises(UserError, match=r"record\.nope: must be one of search, chosen"):
+        summary.fill(text)
+
+
+def write_records(
+    folder: pathlib.Path, runs: Iterable[tuple[Cell, int, Mapping[str, float]]]
+):
+    """Records of cells and seeds, right in all but the fields that are given."""
     (folder / "results").mkdir(parents=True)
-    for cell, seed, accuracy in runs:
-        changed = {"cell": cell, "seed": seed, field: accuracy}
-        path = folder / "results" / f"{cell}-seed{seed}.json"
-        path.write_text(json.dumps({**base, **changed}))
+    for cell, seed, fields in runs:
+        text = json.dumps(make_record(cell, seed, **fields))
+        (folder / "results" / f"{cell.id}-seed{seed}.json").write_text(text)
 
 
-def test_an_entry_is_the_mean_over_the_seeds_beside_the_papers_number(tmp_path):
+def make_record(cell: Cell, seed: int, *, accuracy: float, **fields: Any):
+    """A record of 10,000 test images that fits together."""
+    spec, right = cell.spec, round(100 * accuracy)
+    return {
+        "cell": cell.id,
+        "spec": vars(spec),
+        "seed": seed,
+        "status": "ok",
+        "accuracy": accuracy,
+        "accuracy_layers": [accuracy] * spec.num_layers,
+        "accuracy_concat": None,
+        "confusion": [[right, 10_000 - right], [0, 0]],
+        "losses": [[0.1] * spec.epochs] * spec.num_stages,
+        "time": {},
+        "train_size": 10,
+        "test_size": 10_000,
+        "device": "cpu",
+        "versions": {},
+        "commit": None,
+        **fields,
+    }
+
+
+def test_an_entry_is_the_mean_over_the_seeds_beside_the_papers_number(
+    tmp_path: pathlib.Path,
+):
     cell = config.expand(headline.get_config("mnist"))[0]
-    write_records(tmp_path, [(cell.id, 42, 97.0), (cell.id, 43, 98.0)])
-    table = summary.gather(tmp_path)
+    runs = [(cell, 42, {"accuracy": 97.0}), (cell, 43, {"accuracy": 98.0})]
+    write_records(tmp_path, runs)
     # 98.09 is the paper's number for FFCL burstiness with GELU on MNIST.
-    assert table["FFCL, burstiness, GELU"]["mnist"].text == "97.50 ± 0.71 (98.09)"
-    assert summary.make_table(table).splitlines() == [
-        "| 2x500, test accuracy in % | MNIST |",
+    assert headline_table.methods(tmp_path).splitlines() == [
+        "Test accuracy in %; mean ± standard deviation over the seeds; in brackets: "
+        "paper, 4x2000, 60 epochs. Runs: 2x500, 60 epochs, seeds 42 to 43.",
+        "",
+        "| method | MNIST |",
         "| --- | --- |",
         "| FFCL, burstiness, GELU | 97.50 ± 0.71 (98.09) |",
     ]
-    summary.draw(table, tmp_path / "summary.png")
-    assert (tmp_path / "summary.png").stat().st_size > 5000
+    image = figure.draw(headline_table.measured(tmp_path), headline_table.name)
+    assert image.startswith(b"\x89PNG")
 
 
-def test_small_counts_what_is_at_most_two_points_below_the_paper(tmp_path):
+def test_what_was_run_otherwise_is_marked(tmp_path: pathlib.Path):
+    cells = config.expand(headline.get_config("usps"))
+    own = [cell for cell in cells if cell.spec.normalisation == "l2"]
+    (hinton,) = [cell for cell in cells if cell.spec.normalisation == "rms"]
+    runs = [(cell, seed, {"accuracy": 90.0}) for cell in own for seed in (42, 44)]
+    write_records(tmp_path, [*runs, (hinton, 42, {"accuracy": 91.0})])
+    lines = headline_table.methods(tmp_path).splitlines()
+    settings = "2x500, 60 epochs, seeds 42, 44; <sup>a</sup> 20 epochs, seed 42."
+    assert lines[0].endswith(f"Runs: {settings}")
+    assert "| Hinton's Forward-Forward | 91.00 <sup>a</sup> |" in lines
+    assert sum("<sup>" in line for line in lines[1:]) == 1
+
+
+def test_no_entry_of_another_setting_has_the_papers_number():
+    for cell in config.expand(record.get_config()):
+        assert tables.Entry(cell.spec, {42: 90.0}).paper is None
+
+
+def test_two_runs_never_share_a_place(tmp_path: pathlib.Path):
+    cells = config.expand(grid.get_config("p_sweep"))[:2]
+    write_records(tmp_path, [(cell, 42, {"accuracy": 80.0}) for cell in cells])
+    shown = tables.entries(cells, tmp_path)
+    with pytest.raises(ValueError, match="two runs at"):
+        tables.pivot(shown, "", lambda spec: "same", tables.dataset)
+
+
+def test_small_counts_what_is_at_most_two_points_below_the_paper(
+    tmp_path: pathlib.Path,
+):
     # The paper: 61.07 for SoS with ReLU and 57.63 with GELU on Fashion-MNIST.
     accuracies = {("relu", False): 58.0, ("relu", True): 59.5, ("gelu", False): 55.0}
     runs = [
-        (cell.id, 42, accuracies[cell.spec.activation, cell.spec.norm_gate])
-        for cell in config.expand(small.get_config())
+        (cell, 42, {"accuracy": accuracies[cell.spec.activation, cell.spec.norm_gate]})
+        for cell in config.expand(grid.get_config("small"))
         if cell.spec.dataset == "fashion_mnist"
         and cell.spec.goodness == "sos"
         and (cell.spec.activation, cell.spec.norm_gate) in accuracies
     ]
     assert len(runs) == 3
     write_records(tmp_path, runs)
-    table = summary.small_table(tmp_path)
-    count = "Within 2 points of the paper or better: 1 of 22, of which 2 have been run."
-    assert table.splitlines()[0] == count
-    lines = table.splitlines()
+    lines = small_table.against_paper(tmp_path).splitlines()
+    assert lines[0] == (
+        "Within 2 points of the paper or better: 1 of 22, of which 2 have been run. "
+        "Test accuracy in %; 2 runs without and 1 with the norm gate: 2x500, 60 "
+        "epochs, seed 42."
+    )
     assert "| Fashion-MNIST | SoS | ReLU | 58.00 | 59.50 | 61.07 | -1.57 |" in lines
     assert "| Fashion-MNIST | SoS | GELU | 55.00 |  | 57.63 | -2.63 |" in lines
 
 
-def test_sweeps_put_the_pathways_side_by_side(tmp_path):
+def test_sweeps_put_the_pathways_side_by_side(tmp_path: pathlib.Path):
+    cells = config.expand(grid.get_config("p_sweep"), sweeps_table.SIZE)
     runs = [
-        (cell.id, 42, 80.0 + (cell.spec.pathway == "ffcl"))
-        for cell in config.expand(sweeps.get_config())
+        (cell, 42, {"accuracy": 80.0 + (cell.spec.pathway == "ffcl")})
+        for cell in cells
         if cell.spec.p == 6
     ]
     write_records(tmp_path, runs)
     # 86.74 and 89.04 are the paper's numbers for the sixth moment.
     wanted = "| p = 6 | 80.00 (86.74) | 81.00 (89.04) |"
-    assert wanted in summary.sweep_tables(tmp_path).splitlines()
+    assert wanted in sweeps_table.sweep("p_sweep", tmp_path).splitlines()
 
 
-def test_a_candidate_is_shown_by_validation_and_the_chosen_ones_by_test(tmp_path):
-    sections = (record.get_config(name) for name in ("search", "final"))
-    search, final = (config.expand(section)[0] for section in sections)
-    write_records(tmp_path / "search", [(search.id, 42, 91.25)], "accuracy_valid")
-    write_records(tmp_path, [(final.id, 42, 90.0), (final.id, 43, 91.0)])
-    lines = summary.record_tables(tmp_path).splitlines()
-    assert f"| {summary.candidate(search.spec)} | 91.25 |  |" in lines
-    wanted = f"| {summary.candidate(final.spec)} | Fashion-MNIST | 90.50 ± 0.71 |"
-    assert wanted in lines
+def test_candidates_are_shown_by_validation_and_the_chosen_by_test(
+    tmp_path: pathlib.Path,
+):
+    search = config.expand(record.get_config("search"))[0]
+    final = config.expand(record.get_config())[0]
+    valid = {"accuracy": 80.0, "accuracy_valid": 91.25}
+    write_records(tmp_path / "search", [(search, 42, valid)])
+    seeds = {42: 90.0, 43: 91.0}
+    write_records(tmp_path, [(final, s, {"accuracy": a}) for s, a in seeds.items()])
+    name = record_table.candidate(search.spec)
+    assert record_table.search(tmp_path / "search").splitlines()[2] == (
+        f"| {name} | Fashion-MNIST | 2x2000 | 24 | 42 | 91.25 |"
+    )
+    name = record_table.candidate(final.spec)
+    assert record_table.chosen(tmp_path).splitlines()[-1] == (
+        f"| {name} | Fashion-MNIST | 2x2000 | 24 | 42 to 43 | 90.50 ± 0.71 |"
+    )
 
 
 def test_what_was_chosen_for_the_record_was_a_candidate():
+    assert record.CHOSEN
     for dataset, chosen in record.CHOSEN.items():
         assert chosen in record.CANDIDATES[dataset]
 
 
+def test_full_has_the_runs_of_the_grid():
+    def runs(cells: list[Cell]) -> set[tuple[str, int]]:
+        return {(cell.id, seed) for cell in cells for seed in cell.seeds}
+
+    assert runs(config.expand(full.get_config())) == runs(
+        config.expand(grid.get_config())
+    )
+    gates = {
+        name: {cell.spec.norm_gate for cell in config.expand(full.get_config(name))}
+        for name in full.SECTIONS
+    }
+    assert gates.pop("gated") == {True}
+    assert set(map(tuple, gates.values())) == {(False,)}
+
+
+def test_full_leaves_small_networks_to_their_own_table():
+    text = full_table.methods()
+    assert "FFCL, burstiness, GELU" in text
+    assert "2x500" not in text
+
+
+def test_without_records_a_table_says_so(tmp_path: pathlib.Path):
+    for make in (headline_table.methods, small_table.against_paper, full_table.methods):
+        assert make(tmp_path) == tables.NOTHING
+
+
+def test_a_broken_record_is_an_error(tmp_path: pathlib.Path):
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "a-seed42.json").write_text("{")
+    with pytest.raises(UserError, match=r"a-seed42\.json"):
+        headline_table.methods(tmp_path)
+
+
 def test_every_axis_of_the_figure_has_ticks():
-    assert summary.ticks(4.8, 81) == [5, 10, 20, 40, 80]
-    assert summary.ticks(44, 51) == [45, 50]
+    assert figure.ticks(4.8, 81) == [5, 10, 20, 40, 80]
+    assert figure.ticks(44, 51) == [45, 50]

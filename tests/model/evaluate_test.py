@@ -1,25 +1,21 @@
-import dataclasses
-
 import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from small_networks import TRAINING, architecture
 
-from ffjax import goodness
 from ffjax.model import evaluate, normalise, pathway
 from ffjax.training import program
 
 
-def untrained(name, function, widths=(16, 12), num_classes=4):
-    arch = pathway.Architecture(
-        name, goodness.make(function), "gelu", False, widths, num_classes, 5.0
-    )
+def untrained(name, function, widths=(16, 12)):
+    arch = architecture(name, function, widths)
     inputs = 13 if name == "standard" else 12
     params, states = [], []
     for index, width in enumerate(widths):
         key = jax.random.key(index)
-        layer = program.init_layer(arch, index, key, inputs)
+        layer = program.init_layer(arch, index, key, inputs, TRAINING)
         params.append(layer.params)
         states.append(layer.goodness_state)
         inputs = width
@@ -74,16 +70,6 @@ def test_the_later_layers_vote_without_the_first_and_the_concatenation():
     scores[:, 1:3, 2] += 1000
     labels = np.array([2, 2])
     assert evaluate.evaluate(scores, labels, "later").accuracy == 100.0
-
-
-@pytest.mark.parametrize("name", pathway.PATHWAYS)
-def test_rms_normalised_inputs_have_a_mean_square_of_1(rng, name):
-    arch, params, _ = untrained(name, "sos")
-    arch = dataclasses.replace(arch, normalisation="rms")
-    x = pathway.encode(arch, jnp.asarray(rng.normal(size=(5, 12)), jnp.float32))
-    np.testing.assert_allclose(jnp.mean(x * x, axis=-1), 1, rtol=1e-5)
-    x = pathway.advance(arch, 0, params[0], x)
-    np.testing.assert_allclose(jnp.mean(x * x, axis=-1), 1, rtol=1e-5)
 
 
 def test_a_planted_winner_is_predicted_and_every_image_counts():

@@ -2,7 +2,7 @@
 
 As a script it kills more often, and a larger grid if asked to:
 
-    python tests/kill_test.py --kills=20 --config=configs/grid.py:quick
+    python tests/runs/kill_test.py --kills=20 --config=configs/grid.py:quick
 """
 
 import argparse
@@ -17,9 +17,9 @@ import tempfile
 import time
 
 import pytest
-import records
+import small_runs
 
-_ROOT = pathlib.Path(__file__).parents[1]
+_ROOT = pathlib.Path(__file__).parents[2]
 _TINY = "tests/tiny_grid.py"
 
 
@@ -44,8 +44,7 @@ def _finish(process):
 def _check_left_over(workdir):
     for folder in ("claims", "partial"):
         assert list((workdir / folder).iterdir()) == [], folder
-    hidden = [path for path in workdir.rglob(".*") if path.parent.name != "results"]
-    assert hidden == []
+    assert list(workdir.rglob(".*")) == []
     assert (workdir / "report" / "index.html").stat().st_size > 1000
 
 
@@ -76,13 +75,17 @@ def test_killed_and_restarted(tmp_path, undisturbed):
     # The compiled programs are there, so that kills hit the training as well.
     killed, _ = _kill_often(_TINY, tmp_path, undisturbed / "cache", 3, 6.0)
     assert any(is_alive for is_alive, *_ in killed)
-    assert records.lasting(tmp_path) == records.lasting(undisturbed / "work")
+    assert small_runs.all_lasting(tmp_path) == small_runs.all_lasting(
+        undisturbed / "work"
+    )
     _check_left_over(tmp_path)
 
 
 def test_two_processes_share_the_work(tmp_path, undisturbed):
     _check_shared(_TINY, tmp_path, undisturbed / "cache")
-    assert records.lasting(tmp_path) == records.lasting(undisturbed / "work")
+    assert small_runs.all_lasting(tmp_path) == small_runs.all_lasting(
+        undisturbed / "work"
+    )
 
 
 def _check_shared(config, workdir, cache):
@@ -90,7 +93,7 @@ def _check_shared(config, workdir, cache):
     outs = [_finish(process) for process in pair]
     done = [re.findall(r"^\[\d+/\d+\] (\S+ seed \d+): ", out, re.M) for out in outs]
     counts = collections.Counter(done[0] + done[1])
-    whole = {f"{cell} seed {seed}" for cell, seed in records.lasting(workdir)}
+    whole = {f"{cell} seed {seed}" for cell, seed in small_runs.all_lasting(workdir)}
     assert set(counts) == whole
     assert set(counts.values()) == {1}
     assert all(done), "one of the processes did nothing"
@@ -110,7 +113,7 @@ def main():
         started = time.monotonic()
         _finish(_start(config, folder / "whole", folder / "cache1"))
         seconds = time.monotonic() - started
-        whole = records.lasting(folder / "whole")
+        whole = small_runs.all_lasting(folder / "whole")
         print(f"undisturbed: {len(whole)} records in {seconds:.0f} s", flush=True)
         # Times that let some progress be made between kills, from the first import on.
         killed, _ = _kill_often(
@@ -121,7 +124,7 @@ def main():
             max(10.0, 3.0 * seconds / arguments.kills),
             arguments.seed,
         )
-        assert records.lasting(folder / "killed") == whole
+        assert small_runs.all_lasting(folder / "killed") == whole
         _check_left_over(folder / "killed")
         alive, claimed, layers = (
             sum(map(bool, part)) for part in zip(*killed, strict=True)
@@ -132,7 +135,7 @@ def main():
             flush=True,
         )
         shares = _check_shared(config, folder / "shared", folder / "cache3")
-        assert records.lasting(folder / "shared") == whole
+        assert small_runs.all_lasting(folder / "shared") == whole
         print(f"two processes did {shares[0]} + {shares[1]}: equal records, each once")
 
 

@@ -11,8 +11,8 @@ from ffjax.runs import locks
 
 _HOLD = """
 import sys, time
-from ffjax import lease
-with lease.Claims(sys.argv[1], lease=float(sys.argv[2])) as claims:
+from ffjax.runs import locks
+with locks.Claims(sys.argv[1], lease=float(sys.argv[2])) as claims:
     print(claims.acquire("run"), flush=True)
     time.sleep(60)
 """
@@ -59,8 +59,8 @@ def test_names_that_begin_alike_are_different(tmp_path):
 
 def test_many_threads_one_winner(tmp_path):
     # A dead claim is there, so that all of them try to take over at the same time.
-    for attempt in range(10):
-        folder = tmp_path / str(attempt)
+    for number in range(10):
+        folder = tmp_path / str(number)
         _foreign(folder, age=1000)
         rivals = [locks.Claims(folder) for _ in range(8)]
         barrier, wins = threading.Barrier(len(rivals)), []
@@ -152,6 +152,7 @@ def test_a_live_older_generation_wins_over_a_late_taker(tmp_path):
 def test_clearing_leaves_what_lives_and_what_is_no_claim(tmp_path):
     _foreign(tmp_path, "dead.1", age=1000)
     _foreign(tmp_path, "alive.1")
+    _foreign(tmp_path, ".clock-of-the-dead", age=1000, content="")
     (tmp_path / "notes.txt").write_text("mine")
     with locks.Claims(tmp_path, lease=100) as claims:
         claims.clear_void()

@@ -1,5 +1,6 @@
 """A real Ray cluster of two nodes, with workers that are killed in the middle."""
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -12,13 +13,13 @@ import sys
 import time
 
 import pytest
-import records
+import small_runs
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None, reason="Ray is not installed: '.[ray]'"
 )
 
-_ROOT = pathlib.Path(__file__).parents[1]
+_ROOT = pathlib.Path(__file__).parents[2]
 
 # Functions of a user's own: workers must get this module, and the one beside it. On a
 # worker, one tells its process for the test to kill, and the other never survives.
@@ -129,7 +130,66 @@ def test_two_nodes_and_workers_that_die(folder, address):
     )
     out, _ = near.communicate(timeout=120)
     assert near.returncode == 0, out
-    assert records.lasting(folder / "far") == records.lasting(folder / "near")
+    assert small_runs.all_lasting(folder / "far") == small_runs.all_lasting(
+        folder / "near"
+    )
+
+
+def _descendants(pid):
+    """A process and all that it started, directly or not."""
+    children = {}
+    for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            parent = int(path.read_text().rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(int(path.parent.name))
+    found = [pid]
+    for each in found:
+        found += children.get(each, [])
+    return found
+
+
+def _listening(pids):
+    """The addresses at which some processes listen, as /proc writes them."""
+    inodes = set()
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            for handle in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+                with contextlib.suppress(OSError):
+                    inodes.add(os.readlink(handle).removeprefix("socket:[")[:-1])
+    addresses = set()
+    for name in ("tcp", "tcp6"):
+        for line in pathlib.Path(f"/proc/net/{name}").read_text().splitlines()[1:]:
+            _, local, _, state, *rest = line.split()
+            if state == "0A" and rest[5] in inodes:
+                addresses.add(local.partition(":")[0])
+    return addresses
+
+
+_LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_cluster_of_ones_own_is_closed_to_others(folder):
+    """On loopback only, in a folder of mode 0700 that is gone afterwards."""
+    small = ["--config.width=16", "--config.epochs=2", "--config.train_limit=500"]
+    driver = _command(*small, "--runner=ray", "--workdir=w", cwd=folder)
+    addresses, homes = set(), {}
+    while driver.poll() is None:
+        pids = _descendants(driver.pid)
+        addresses |= _listening(pids)
+        for pid in pids:
+            with contextlib.suppress(OSError):
+                line = pathlib.Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
+                for home in re.findall(r"(/tmp/ffjax-(?!code)\w+)/ray", line):
+                    homes[home] = os.stat(home).st_mode & 0o777
+        time.sleep(0.2)
+    out, _ = driver.communicate()
+    assert driver.returncode == 0, out
+    assert "Ray: 1 node" in out
+    assert addresses
+    assert addresses <= _LOOPBACK
+    assert list(homes.values()) == [0o700]
+    assert not any(map(os.path.exists, homes))
 
 
 @pytest.mark.parametrize(
@@ -163,22 +223,25 @@ def test_flags_of_ray_without_ray_are_one_line(tmp_path):
 _HUNG = """
 import time
 import jax.numpy as jnp
-import numpy as np
-from ffjax import cluster, config, data
+from ffjax import config, data
+from ffjax.config.spec import cell_id
 from ffjax.goodness import register
+from ffjax.runs import ray_cluster
+from ffjax.runs.order import Run
 
 @register
 def hangs(h):
     time.sleep(60)
     return jnp.mean(h, axis=-1)
 
-cluster.patience = lambda members, cpus: 1.0
+ray_cluster.patience = lambda runs, cpus: 1.0
 spec = config.make_spec(
     dataset="fashion_mini", goodness="hangs", num_layers=1, width=4, epochs=1,
     batch_size=50, train_limit=50,
 )
 print("started", flush=True)
-cluster.run_task([(spec, 42)], data.load("fashion_mini", train_limit=50), 0, 1.0)
+run = Run(config.Cell(cell_id(spec), spec, (42,)), 42)
+ray_cluster.run_task([run], data.load("fashion_mini", train_limit=50), 0, 1.0)
 print("done")
 """
 

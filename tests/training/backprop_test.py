@@ -6,15 +6,20 @@ import pytest
 
 from ffjax import config, data, records
 from ffjax.model import evaluate
-from ffjax.runs import attempt, machine
-from ffjax.training import backprop, program
+from ffjax.runs import attempt
+from ffjax.runs.order import Run
+from ffjax.training import backprop, machine
+from ffjax.training.optimizer import Training
 
 NETWORK = backprop.Network((16, 12), "gelu", False, 4)
 
 
-def train_toy(toy, seed=0, **changes):
-    settings = {"epochs": 6, "batch_size": 20, "learning_rate": 3e-3, **changes}
-    return backprop.train_network(NETWORK, jax.random.key(seed), *toy, **settings)
+TRAINING = Training(epochs=6, batch_size=20, learning_rate=3e-3)
+
+
+def train_toy(toy, seed=0, **callbacks):
+    key = jax.random.key(seed)
+    return backprop.train_network(NETWORK, key, *toy, TRAINING, **callbacks)
 
 
 def test_it_learns_the_toy_problem(toy):
@@ -29,7 +34,7 @@ def test_it_learns_the_toy_problem(toy):
 
 def test_every_layer_gets_a_gradient_of_the_cross_entropy(toy):
     images, labels = (part[:20] for part in toy)
-    state = backprop.init(NETWORK, jax.random.key(1), 12, program.PAPER_OPTIMIZER)
+    state = backprop.init(NETWORK, jax.random.key(1), 12, TRAINING)
     before = jax.tree.map(np.asarray, state.params)
     logits = backprop.score_images(NETWORK, state.params, jnp.asarray(images))[:, 0]
     chances = np.asarray(jax.nn.softmax(logits))[np.arange(20), labels]
@@ -37,13 +42,12 @@ def test_every_layer_gets_a_gradient_of_the_cross_entropy(toy):
         state,
         jnp.zeros(1),
         jax.random.key(2),
-        jnp.asarray(images),
-        jnp.asarray(labels),
+        (jnp.asarray(images), jnp.asarray(labels)),
         jnp.float32(0.1),
         jnp.int32(0),
         jnp.int32(1),
         network=NETWORK,
-        batch_size=20,
+        training=TRAINING.as_program(),
     )
     assert losses[0] == pytest.approx(-np.log(chances).mean(), rel=1e-5)
     changed = jax.tree.map(lambda a, b: bool((a != b).any()), before, state.params)
@@ -58,15 +62,24 @@ def test_spans_of_epochs_give_the_same_result(toy):
     assert len(seen[-1][1]) == 6
 
 
+def test_divergence_is_seen(toy):
+    images, labels = toy
+    broken = images.copy()
+    broken[3] = np.nan
+    trained = train_toy((broken, labels))
+    assert trained.is_diverged
+    assert trained.losses.shape == (1,)
+
+
 def test_a_run_has_a_whole_record(tmp_path):
-    spec = config.make_spec(
-        trainer="backprop", num_layers=2, width=16, epochs=2, batch_size=50
-    )
+    fields = config.default()
+    fields.update({"trainer": "backprop", "num_layers": 2, "width": 16, "epochs": 2})
+    fields.batch_size = 50
+    (cell,) = config.expand(fields)
     dataset = data.load("fashion_mini", train_limit=100, test_limit=50)
-    found = attempt.train_and_evaluate([(spec, 0)], dataset, machine.here())[0]
-    record = {"cell": "c", "spec": vars(spec), "seed": 0, **found}
-    record |= {"device": "cpu", "versions": {}, "commit": None}
-    assert records.read(records.write(tmp_path, record))["status"] == "ok"
-    assert found["accuracy_layers"] == [None, None]
-    assert found["accuracy_concat"] is None
-    assert np.shape(found["losses"]) == (1, 2)
+    (found,) = attempt.run_group([Run(cell, 0)], dataset, machine.here(1))
+    assert records.read(records.write(tmp_path, found)) == found
+    assert found.status == "ok"
+    assert found.accuracy_layers == [None, None]
+    assert found.accuracy_concat is None
+    assert np.shape(found.losses) == (1, 2)

@@ -8,24 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import special
+from small_networks import TRAINING, architecture, train
 
 from ffjax import goodness
 from ffjax.model import pathway
-from ffjax.training import objective, program
+from ffjax.training import networks, objective, program
+from ffjax.training.program import Hyper, Program
 
 CLASSES, BATCH = 4, 6
-
-
-def architecture(name="ffcl", widths=(16, 12)):
-    return pathway.Architecture(
-        name, goodness.make("burstiness"), "gelu", False, widths, CLASSES, 5.0
-    )
-
-
-def train_toy(toy, arch, **changes):
-    settings = {"epochs": 6, "batch_size": 20, "learning_rate": 3e-3, "threshold": 2.0}
-    settings |= changes
-    return program.train_network(arch, jax.random.key(0), *toy, **settings)
 
 
 def softplus(x):
@@ -112,7 +102,7 @@ def test_negatives(rng):
 def fresh_layer(arch, index, width):
     """A layer as train_network starts it from seed 0."""
     init_key, _ = jax.random.split(jax.random.fold_in(jax.random.key(0), index))
-    params = program.init_layer(arch, index, init_key, width).params
+    params = program.init_layer(arch, index, init_key, width, TRAINING).params
     return program.TrainedLayer(params, (), np.zeros(1))
 
 
@@ -126,12 +116,12 @@ def test_a_step_with_hard_negatives_takes_the_hardest(toy, name, index, budget):
     images, labels = toy
     x = pathway.encode(arch, jnp.asarray(images))
     below = [fresh_layer(arch, 0, x.shape[-1])][:index]
-    layers = train_toy(
+    layers = train(
         toy,
         arch,
         epochs=1,
         batch_size=len(labels),
-        memory_budget=budget,
+        budget=budget,
         trained=below,
         objective=objective.Objective(negatives="hard"),
     )
@@ -165,7 +155,7 @@ def test_a_step_with_hard_negatives_takes_the_hardest(toy, name, index, budget):
 )
 def test_every_objective_learns(toy, name, choice):
     options = {"objective": objective.Objective(**choice)}
-    (layer,) = train_toy(toy, architecture(name, widths=(16,)), **options)
+    (layer,) = train(toy, architecture(name, widths=(16,)), **options)
     assert layer.losses[-1] < 0.8 * layer.losses[0]
 
 
@@ -182,11 +172,13 @@ def test_no_objective_reaches_the_layers_below(toy, name, choice):
     images, labels = (jnp.asarray(part[:20]) for part in toy)
     x = pathway.encode(arch, images)
     keys = jax.random.split(jax.random.key(3))
-    lower = program.init_layer(arch, 0, keys[0], x.shape[-1]).params
-    upper = program.init_layer(arch, 1, keys[1], 16).params
+    lower = program.init_layer(arch, 0, keys[0], x.shape[-1], TRAINING).params
+    upper = program.init_layer(arch, 1, keys[1], 16, TRAINING).params
     candidates = jnp.concatenate(
         [labels[None], objective.wrong_labels(labels, CLASSES)]
     )
+
+    training = dataclasses.replace(TRAINING, objective=objective.Objective(**choice))
 
     def loss(lower, params):
         return program.layer_loss(
@@ -194,10 +186,8 @@ def test_no_objective_reaches_the_layers_below(toy, name, choice):
             (),
             pathway.propagate(arch, [lower], x, candidates),
             candidates,
-            jnp.float32(2),
-            arch=arch,
-            index=1,
-            objective=objective.Objective(**choice),
+            Hyper(jnp.float32(1), jnp.float32(2)),
+            program=Program.of(arch, 1, training, has_lower=True),
         )[0]
 
     below, own = jax.jit(jax.grad(loss, argnums=(0, 1)))(lower, upper)
@@ -224,8 +214,8 @@ def test_many_labels_at_once_train_as_one_by_one(toy, function, choice):
     assert fast.goodness.shifted is not None
     assert one_by_one.goodness.shifted is None
     chosen = objective.Objective(**choice)
-    (layer,) = train_toy(toy, fast, objective=chosen, epochs=2)
-    (other,) = train_toy(toy, one_by_one, objective=chosen, epochs=2)
+    (layer,) = train(toy, fast, objective=chosen, epochs=2)
+    (other,) = train(toy, one_by_one, objective=chosen, epochs=2)
     np.testing.assert_allclose(layer.losses, other.losses, rtol=1e-4)
     chex.assert_trees_all_close(layer.params, other.params, rtol=1e-2, atol=1e-4)
 
@@ -242,7 +232,7 @@ def test_dropout_leaves_out_the_same_entries_under_every_label(rng):
 def test_dropout_keeps_the_label(toy, monkeypatch):
     monkeypatch.setattr(objective.Objective, "drop", lambda _, key, x: 0 * x)
     # Nothing but the label is left, so the layer learns its weights for labels alone.
-    (layer,) = train_toy(
+    (layer,) = train(
         toy,
         architecture("standard", widths=(16,)),
         objective=objective.Objective(dropout=0.31),
@@ -253,6 +243,7 @@ def test_dropout_keeps_the_label(toy, monkeypatch):
         0,
         jax.random.split(jax.random.fold_in(jax.random.key(0), 0))[0],
         toy[0].shape[-1] + 1,
+        TRAINING,
     ).params
     np.testing.assert_array_equal(layer.params["kernel"], fresh["kernel"])
     assert not np.array_equal(layer.params["label_kernel"], fresh["label_kernel"])
@@ -261,39 +252,7 @@ def test_dropout_keeps_the_label(toy, monkeypatch):
 def test_one_program_a_layer(toy):
     hard = objective.Objective(negatives="hard", scale=1.5)
     arch = architecture(widths=(16,))
-    train_toy(toy, arch, objective=hard)
-    count = program.train_epochs._cache_size()
-    train_toy(toy, arch, objective=hard, learning_rate=1e-4, threshold=1.0)
-    assert program.train_epochs._cache_size() == count
-
-
-def rates(schedule, num_steps):
-    """The step of each update: plain gradient descent shows the learning rate."""
-    rate = program.SCHEDULES[schedule](jnp.float32(0.5), num_steps)
-    return [float(rate(step) if callable(rate) else rate) for step in range(num_steps)]
-
-
-def test_schedules():
-    assert rates("constant", 4) == [0.5] * 4
-    expected = [0.25 * (1 + np.cos(np.pi * step / 8)) for step in range(8)]
-    np.testing.assert_allclose(rates("cosine", 8), expected, rtol=1e-5)
-    expected = [0.5, 0.5, 0.5, 0.5, 0.5, 0.375, 0.25, 0.125]
-    np.testing.assert_allclose(rates("half_linear", 8), expected, rtol=1e-5)
-
-
-def test_any_span_of_epochs_gives_the_same_result_with_a_schedule(toy):
-    options = {"optimizer": program.Optimizer("cosine", weight_decay=0.01)}
-    whole = train_toy(toy, architecture(widths=(16,)), **options)
-    parts = train_toy(
-        toy, architecture(widths=(16,)), **options, on_epochs=lambda *_: None
-    )
-    chex.assert_trees_all_equal(whole, parts)
-
-
-def test_weight_decay_shrinks_weights_but_not_biases():
-    params = {"kernel": jnp.ones((2, 3)), "bias": jnp.ones(3)}
-    tx = program.Optimizer(weight_decay=0.1).make(0.5, 1)
-    still = jax.tree.map(jnp.zeros_like, params)
-    updates, _ = tx.update(still, tx.init(params), params)
-    np.testing.assert_allclose(updates["kernel"], -0.05, rtol=1e-6)
-    assert not updates["bias"].any()
+    train(toy, arch, objective=hard)
+    count = networks.train_members._cache_size()
+    train(toy, arch, objective=hard, learning_rate=1e-4, threshold=1.0)
+    assert networks.train_members._cache_size() == count

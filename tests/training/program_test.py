@@ -3,36 +3,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from small_networks import TRAINING, architecture, train
 
-from ffjax import goodness
 from ffjax.model import pathway
-from ffjax.training import program
+from ffjax.training import networks, program
+from ffjax.training.program import Hyper, Program
 
-SETTINGS = {"epochs": 6, "batch_size": 20, "learning_rate": 3e-3, "threshold": 2.0}
-
-
-def architecture(name="ffcl", function="burstiness", widths=(16, 12), **changes):
-    fields = {
-        "pathway": name,
-        "goodness": goodness.make(function),
-        "activation": "gelu",
-        "norm_gate": False,
-        "widths": widths,
-        "num_classes": 4,
-        "label_scale": 5.0,
-    }
-    return pathway.Architecture(**{**fields, **changes})
+HYPER = Hyper(jnp.float32(3e-3), jnp.float32(2))
 
 
-def train_toy(toy, arch, seed=0, **changes):
-    images, labels = toy
-    settings = {**SETTINGS, **changes}
-    return program.train_network(arch, jax.random.key(seed), images, labels, **settings)
+def loss_of(arch, index, *arguments):
+    """The local loss of a batch; arguments as for ``layer_loss``."""
+    of = Program.of(arch, index, TRAINING, has_lower=True)
+    return program.layer_loss(*arguments, HYPER, program=of)[0]
 
 
 @pytest.mark.parametrize("name", pathway.PATHWAYS)
 def test_the_loss_falls(toy, name):
-    for layer in train_toy(toy, architecture(name)):
+    for layer in train(toy, architecture(name)):
         assert layer.losses.shape == (6,)
         assert layer.losses[-1] < 0.7 * layer.losses[0]
         assert not layer.is_diverged
@@ -40,8 +28,8 @@ def test_the_loss_falls(toy, name):
 
 @pytest.mark.parametrize("name", pathway.PATHWAYS)
 def test_training_a_layer_leaves_the_others_as_they_are(toy, name):
-    two = train_toy(toy, architecture(name))
-    one = train_toy(toy, architecture(name, widths=(16,)))
+    two = train(toy, architecture(name))
+    one = train(toy, architecture(name, widths=(16,)))
     chex.assert_trees_all_equal(two[0].params, one[0].params)
     np.testing.assert_array_equal(two[0].losses, one[0].losses)
 
@@ -52,16 +40,13 @@ def test_no_gradient_reaches_the_layers_below(toy, name):
     images, labels = (jnp.asarray(part[:20]) for part in toy)
     x = pathway.encode(arch, images)
     keys = jax.random.split(jax.random.key(3))
-    lower = program.init_layer(arch, 0, keys[0], x.shape[-1]).params
-    upper = program.init_layer(arch, 1, keys[1], 16)
+    lower = program.init_layer(arch, 0, keys[0], x.shape[-1], TRAINING).params
+    upper = program.init_layer(arch, 1, keys[1], 16, TRAINING)
     candidates = jnp.stack([labels, (labels + 1) % 4])
 
     def loss(lower, params):
         inputs = pathway.propagate(arch, [lower], x, candidates)
-        state = upper.goodness_state
-        return program.layer_loss(
-            params, state, inputs, candidates, jnp.float32(2), arch=arch, index=1
-        )[0]
+        return loss_of(arch, 1, params, upper.goodness_state, inputs, candidates)
 
     below, own = jax.grad(loss, argnums=(0, 1))(lower, upper.params)
     assert all(not leaf.any() for leaf in jax.tree.leaves(below))
@@ -72,11 +57,10 @@ def test_loss_is_the_papers(toy):
     arch = architecture("ffcl", "sos")
     images, labels = (jnp.asarray(part[:20]) for part in toy)
     x = pathway.encode(arch, images)
-    params = program.init_layer(arch, 0, jax.random.key(3), x.shape[-1]).params
+    key = jax.random.key(3)
+    params = program.init_layer(arch, 0, key, x.shape[-1], TRAINING).params
     wrong = (labels + 1) % 4
-    loss, _ = program.layer_loss(
-        params, (), x, jnp.stack([labels, wrong]), jnp.float32(2), arch=arch, index=0
-    )
+    loss = loss_of(arch, 0, params, (), x, jnp.stack([labels, wrong]))
     g = [
         np.square(np.asarray(pathway.run_layer(arch, 0, params, x, y)[1])).mean(-1)
         for y in (labels, wrong)
@@ -87,11 +71,11 @@ def test_loss_is_the_papers(toy):
 
 @pytest.mark.parametrize("name", pathway.PATHWAYS)
 def test_same_seed_same_result_bit_for_bit(toy, name):
-    first, second = (train_toy(toy, architecture(name)) for _ in range(2))
+    first, second = (train(toy, architecture(name)) for _ in range(2))
     for one, other in zip(first, second, strict=True):
         chex.assert_trees_all_equal(one.params, other.params)
         np.testing.assert_array_equal(one.losses, other.losses)
-    third = train_toy(toy, architecture(name), seed=1)
+    third = train(toy, architecture(name), seed=1)
     assert not np.array_equal(third[0].losses, first[0].losses)
 
 
@@ -102,10 +86,10 @@ def test_same_seed_same_result_bit_for_bit(toy, name):
 def test_any_span_of_epochs_gives_the_same_result(toy, name, function):
     arch = architecture(name, function)
     seen = []
-    shown = train_toy(
+    shown = train(
         toy, arch, on_epochs=lambda layer, losses: seen.append((layer, len(losses)))
     )
-    whole = train_toy(toy, arch)
+    whole = train(toy, arch)
     for one, other in zip(shown, whole, strict=True):
         chex.assert_trees_all_equal(one, other)
     assert seen[0] == (0, 1)
@@ -115,10 +99,10 @@ def test_any_span_of_epochs_gives_the_same_result(toy, name, function):
 @pytest.mark.parametrize("name", pathway.PATHWAYS)
 def test_an_interrupted_network_goes_on_to_the_same_result(toy, name):
     arch = architecture(name)
-    whole = train_toy(toy, arch)
+    whole = train(toy, arch)
     finished = []
-    resumed = train_toy(
-        toy, arch, trained=whole[:1], on_layer=lambda k, layer: finished.append(k)
+    resumed = train(
+        toy, arch, trained=whole[:1], on_layer=lambda k, _: finished.append(k)
     )
     assert finished == [1]
     chex.assert_trees_all_equal(resumed, whole)
@@ -126,8 +110,8 @@ def test_an_interrupted_network_goes_on_to_the_same_result(toy, name):
 
 def test_stored_and_recomputed_inputs_agree_to_rounding(toy):
     arch = architecture("standard")
-    stored = train_toy(toy, arch)
-    recomputed = train_toy(toy, arch, memory_budget=0)
+    stored = train(toy, arch)
+    recomputed = train(toy, arch, budget=0)
     for one, other in zip(stored, recomputed, strict=True):
         np.testing.assert_allclose(one.losses, other.losses, rtol=2e-4)
         chex.assert_trees_all_close(one.params, other.params, atol=2e-3)
@@ -135,21 +119,66 @@ def test_stored_and_recomputed_inputs_agree_to_rounding(toy):
 
 def test_one_compilation_per_shape(toy):
     arch = architecture()
-    train_toy(toy, arch)
-    count = program.train_epochs._cache_size()
-    train_toy(toy, arch, seed=9, learning_rate=1e-4, threshold=1.0)
-    assert program.train_epochs._cache_size() == count
-    train_toy(toy, architecture(widths=(16,)), batch_size=10)
-    assert program.train_epochs._cache_size() == count + 1
+    train(toy, arch)
+    count = networks.train_members._cache_size()
+    train(toy, arch, seed=9, learning_rate=1e-4, threshold=1.0)
+    assert networks.train_members._cache_size() == count
+    train(toy, architecture(widths=(16,)), batch_size=10)
+    assert networks.train_members._cache_size() == count + 1
+
+
+def test_trainings_of_different_lengths_share_a_program(toy):
+    arch = architecture(widths=(11,))
+    (long,) = train(toy, arch, epochs=6)
+    count = networks.train_members._cache_size()
+    (short,) = train(toy, arch, epochs=3)
+    assert networks.train_members._cache_size() == count
+    assert (len(short.losses), len(long.losses)) == (3, 6)
+    np.testing.assert_array_equal(short.losses, long.losses[:3])
+
+
+@pytest.mark.parametrize(
+    ("epochs", "slots"), [(1, 64), (64, 64), (65, 128), (128, 128), (10**6, 2**20)]
+)
+def test_room_for_losses(epochs, slots):
+    assert program.num_slots(epochs) == slots
+
+
+@pytest.mark.parametrize("has_report", [False, True])
+@pytest.mark.parametrize(
+    ("every", "expected"), [(1, [1, 2, 3, 4, 5]), (2, [2, 4, 5]), (9, [5])]
+)
+def test_stops_are_where_they_should_be(every, expected, has_report):
+    """Whatever the spans between them: a program that counts its epochs."""
+    spans, seen, told = [], [], []
+
+    def span(state, losses, first, last):
+        spans.append((int(first), int(last)))
+        return state + (last - first), losses.at[first:last].set(1.0)
+
+    stops = program.Stops(
+        every, lambda epochs, state: seen.append((epochs, int(state)))
+    )
+    report = (lambda losses: told.append(len(losses))) if has_report else None
+    losses = jnp.full(64, jnp.nan)
+    state, done = program.run_epochs(span, jnp.int32(0), losses, 5, report, stops)
+    assert int(state) == 5
+    assert done.shape == (5,)
+    assert seen == [(epoch, epoch) for epoch in expected]
+    assert [first for first, _ in spans] == [0, *(last for _, last in spans[:-1])]
+    assert told == ([last for _, last in spans] if has_report else [])
 
 
 @pytest.mark.parametrize("name", pathway.PATHWAYS)
 def test_a_deep_network_compiles_no_more_than_one_of_two_layers(toy, name):
-    train_toy(toy, architecture(name, widths=(9, 9)))
-    counts = program.train_epochs._cache_size(), pathway._advance._cache_size()
-    layers = train_toy(toy, architecture(name, widths=(9, 9, 9, 9)))
+    train(toy, architecture(name, widths=(9, 9)))
+    counts = (
+        networks.train_members._cache_size(),
+        networks.advance_members._cache_size(),
+    )
+    layers = train(toy, architecture(name, widths=(9, 9, 9, 9)))
     # Going on from a later layer than the first is the one thing that is new.
-    found = program.train_epochs._cache_size(), pathway._advance._cache_size()
+    found = networks.train_members._cache_size(), networks.advance_members._cache_size()
     assert found == (counts[0], counts[1] + 1)
     assert len({float(layer.losses[-1]) for layer in layers}) == 4
 
@@ -183,7 +212,7 @@ def test_every_example_is_seen_in_every_epoch(batch_size, num_batches):
 
 
 def test_running_mean_is_trained_and_kept(toy):
-    layers = train_toy(toy, architecture("ffcl", "softmax_energy_margin"))
+    layers = train(toy, architecture("ffcl", "softmax_energy_margin"))
     states = [float(layer.goodness_state) for layer in layers]
     assert all(np.isfinite(state) and state > 0 for state in states)
     assert states[0] != states[1]
@@ -193,7 +222,7 @@ def test_divergence_is_found_and_stops_the_network(toy):
     images, labels = toy
     broken = images.copy()
     broken[3] = np.nan
-    layers = train_toy((broken, labels), architecture(), on_epochs=lambda *_: None)
+    layers = train((broken, labels), architecture(), on_epochs=lambda *_: None)
     assert len(layers) == 1
     assert layers[0].is_diverged
     assert layers[0].losses.shape == (1,)
@@ -202,7 +231,7 @@ def test_divergence_is_found_and_stops_the_network(toy):
 def test_divergence_in_the_very_last_step_is_found(toy):
     arch = architecture("ffcl", "sos", widths=(16,))
     settings = {"epochs": 1, "batch_size": 205, "learning_rate": 3e38}
-    (layer,) = train_toy(toy, arch, **settings)
+    (layer,) = train(toy, arch, **settings)
     assert layer.is_diverged
 
 
@@ -214,7 +243,7 @@ def test_golden_first_steps(toy):
     program, another JAX or another machine must leave them within the tolerance.
     """
     losses = {
-        name: np.stack([layer.losses for layer in train_toy(toy, architecture(name))])
+        name: np.stack([layer.losses for layer in train(toy, architecture(name))])
         for name in pathway.PATHWAYS
     }
     np.testing.assert_allclose(losses["ffcl"], GOLDEN_FFCL, rtol=2e-4)

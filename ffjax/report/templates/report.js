@@ -1,6 +1,13 @@
 "use strict";
 (() => {
-  const data = JSON.parse(document.getElementById("data").textContent);
+  // Charts and details of cells: gzip in base64, unpacked once.
+  const unpack = async () => {
+    const packed = atob(document.getElementById("data").textContent);
+    const bytes = Uint8Array.from(packed, (character) => character.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+    return JSON.parse(await new Response(stream).text());
+  };
+  const loaded = unpack();
 
   // A small way to build elements; text is always text, never HTML.
   const make = (tag, attributes = {}, ...children) => {
@@ -31,7 +38,7 @@
     const xs = points.map((point) => point[0]), ys = points.map((point) => point[1]);
     if (!points.length) return;
     const least = Math.min(...ys), most = Math.max(...ys);
-    const ylog = chart.y === "loss" && least > 0 && most > 30 * least;
+    const ylog = chart.kind === "loss" && least > 0 && most > 30 * least;
     const lift = ylog ? Math.log10 : (y) => y;
     let low = chart.floor ?? lift(least), high = lift(most);
     const margin = (high - low) * 0.08 || 1;
@@ -49,7 +56,7 @@
       svg.append(make("line", { class: "axis", x1: left, x2: width - right, y1: py(y), y2: py(y) }));
       svg.append(make("text", { x: left - 5, y: py(y) + 4, "text-anchor": "end" }, String(y)));
     }
-    const marks = chart.log !== undefined ? [...new Set(xs)].sort((a, b) => a - b) : ticks(Math.min(...xs), Math.max(...xs), true);
+    const marks = chart.kind === "sweep" ? [...new Set(xs)].sort((a, b) => a - b) : ticks(Math.min(...xs), Math.max(...xs), true);
     let lastLabel = -99;
     for (const x of marks) {
       if (px(x) - lastLabel < 26) continue;
@@ -65,7 +72,7 @@
       const ink = color(series.color);
       const line = series.points.map((point, i) => `${i ? "L" : "M"}${px(point[0]).toFixed(1)} ${py(point[1]).toFixed(1)}`).join("");
       svg.append(make("path", { d: line, fill: "none", style: `stroke:${ink}`, "stroke-width": series.paper ? 1.5 : 2, "stroke-dasharray": series.paper ? "5 4" : "none", "stroke-linejoin": "round" }));
-      if (chart.dots !== false) for (const [x, y, spread] of series.points) {
+      if (chart.kind !== "loss") for (const [x, y, spread] of series.points) {
         if (spread) svg.append(make("line", { style: `stroke:${ink}`, x1: px(x), x2: px(x), y1: py(y - spread), y2: py(y + spread) }));
         const dot = make("circle", { cx: px(x), cy: py(y), r: 3.2, style: `stroke:${ink};fill:${series.paper ? "var(--paper)" : ink}`, "stroke-width": 1.5 });
         dot.append(make("title", {}, `${series.name}: ${y.toFixed(2)} at ${x}`));
@@ -76,20 +83,28 @@
     }
     figure.append(make("figcaption", {}, chart.title), svg, names);
   };
-  for (const figure of document.querySelectorAll(".chart[data-chart]")) drawChart(figure, data.charts[Number(figure.dataset.chart)]);
+  // A chart is drawn when it can be seen: those of closed sections can wait.
+  const drawOpen = async () => {
+    const { charts } = await loaded;
+    for (const figure of document.querySelectorAll(".chart[data-chart]:empty")) {
+      if (!figure.closest("details:not([open])")) drawChart(figure, charts[Number(figure.dataset.chart)]);
+    }
+  };
+  document.addEventListener("toggle", drawOpen, true);
+  drawOpen();
 
   // The table of all cells: sort and filter -----------------------------------
   const table = document.getElementById("all");
-  const body = table.tBodies[0];
+  const body = table.tBodies[0], heads = table.tHead.rows[0].cells;
   const key = (row, column) => {
-    const cell = row.cells[column];
-    const raw = cell.dataset.value;
-    if (raw === undefined) return cell.textContent.trim().toLowerCase();
-    return raw === "" ? null : Number(raw);
+    const text = row.cells[column].textContent.trim();
+    if (!heads[column].classList.contains("number")) return text.toLowerCase();
+    const value = Number.parseFloat(text.replace(/^\(/, "")); // of "88.41 ± 0.20" the mean
+    return Number.isNaN(value) ? null : value;
   };
   const compare = (a, b) => (typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), undefined, { numeric: true }));
   let touched = false;
-  [...table.tHead.rows[0].cells].forEach((head, column) => head.querySelector(".sort").addEventListener("click", () => {
+  [...heads].forEach((head, column) => head.querySelector(".sort").addEventListener("click", () => {
     touched = true;
     const numbers = head.classList.contains("number");
     const before = head.getAttribute("aria-sort");
@@ -141,35 +156,38 @@
     for (const [name, value] of Object.entries(pairs)) list.append(make("div", {}, make("dt", {}, name), make("dd", {}, value)));
     return list;
   };
+  // Every step-th epoch from the first, and the last.
+  const lossPoints = (layer) => layer.values.map((value, i) => [Math.min(1 + i * layer.step, layer.epochs), value, null]).filter((point) => point[1] !== null);
   const showRun = (place, cell, run) => {
     place.replaceChildren();
     const charts = make("div", { class: "charts" });
     const layers = make("figure", { class: "chart" }), losses = make("figure", { class: "chart" });
     charts.append(layers, losses);
     const known = run.layers.map((value, i) => [i + 1, value, null]).filter((point) => point[1] !== null);
-    place.append(make("p", { class: "quiet" }, `Seed ${run.seed}: ${run.accuracy === null ? "n/a" : run.accuracy.toFixed(2)} %, ${run.status}.`), charts);
-    drawChart(layers, { title: "Each layer alone", x: "layer (from 1)", y: "test accuracy (%)", series: [{ name: "alone", color: 0, points: known }] });
-    drawChart(losses, { title: "Training loss of each layer", x: "epoch", y: "loss", dots: false, series: run.losses.map((layer, i) => ({ name: `layer ${i + 1}`, color: i, points: layer.filter((point) => point[1] !== null) })) });
+    place.append(make("p", { class: "quiet" }, `Seed ${run.seed}: ${run.accuracy.toFixed(2)} %, ${run.status}.`), charts);
+    drawChart(layers, { title: "Each layer alone", x: "layer (from 1)", y: "test accuracy (%)", kind: "layers", series: [{ name: "alone", color: 0, points: known }] });
+    drawChart(losses, { title: "Training loss of each layer", x: "epoch", y: "loss", kind: "loss", series: run.losses.map((layer, i) => ({ name: `layer ${i + 1}`, color: i, points: lossPoints(layer) })) });
     if (run.confusion.length) place.append(confusion(run.confusion, cell.names));
     place.append(facts(run.facts));
   };
-  const openCell = (number) => {
+  const openCell = async (number) => {
+    const data = await loaded;
     const cell = data.cells[number];
     document.getElementById("cell-title").textContent = cell.title;
     const inside = document.getElementById("cell-body");
-    const against = cell.paper === null ? "The paper has no number for it."
-      : cell.exact ? `Paper: ${cell.paper} %.` : `Paper, 4×2000, 60 epochs, for orientation only: ${cell.paper} %.`;
+    const against = cell.paper ? `Paper: ${cell.paper}.` : "The paper has no number for it.";
     inside.replaceChildren(make("p", {}, make("strong", {}, `${cell.text} %`), ` ${cell.setting}. ${against} ${cell.note}`));
     const place = make("div");
     if (cell.runs.length > 1) {
       const choice = make("select", { "aria-label": "Seed" });
-      cell.runs.forEach((run, i) => choice.append(make("option", { value: i }, `seed ${run.seed}: ${run.accuracy === null ? "n/a" : run.accuracy.toFixed(2)}`)));
+      cell.runs.forEach((run, i) => choice.append(make("option", { value: i }, `seed ${run.seed}: ${run.accuracy.toFixed(2)}`)));
       choice.addEventListener("change", () => showRun(place, cell, cell.runs[Number(choice.value)]));
       inside.append(choice);
     }
     inside.append(place);
     showRun(place, cell, cell.runs[0]);
-    inside.append(make("h3", {}, "Settings"), facts(cell.spec), make("p", { class: "quiet" }, cell.id));
+    const rest = Object.fromEntries(Object.entries(data.defaults).filter(([name]) => !(name in cell.fields)));
+    inside.append(make("h3", {}, "Fields that differ from the defaults"), facts(cell.fields), make("h3", {}, "Defaults"), facts(rest), make("p", { class: "quiet" }, cell.id));
     dialog.showModal();
     dialog.scrollTop = 0;
   };
@@ -180,7 +198,7 @@
   });
 
   // While a grid runs, the page follows it; not under the reader's hands, and not for ever.
-  if (data.live) {
+  if ("live" in document.documentElement.dataset) {
     const started = Date.now();
     const timer = setInterval(() => {
       if (Date.now() - started > 3600e3) clearInterval(timer);
