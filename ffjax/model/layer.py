@@ -119,16 +119,20 @@ def _add(h: jax.Array, shift: jax.Array, factor: jax.Array | float = 1.0) -> jax
     """
     if shift.ndim == h.ndim:
         return h + factor * shift
+    if h.ndim == 1:
+        # An example alone is vmapped, and a choice by platform would bring the axis of
+        # the examples to the front: a transposed copy on a CPU.
+        return _add_one_by_one(h, shift, factor)
     return jax.lax.platform_dependent(
         h, shift, factor, cpu=_add_one_by_one, default=_add_broadcast
     )
 
 
-def _add_one_by_one(h, shift, factor):
+def _add_one_by_one(h: jax.Array, shift: jax.Array, factor: jax.Array | float):
     return jnp.stack([h + factor * one for one in shift])
 
 
-def _add_broadcast(h, shift, factor):
+def _add_broadcast(h: jax.Array, shift: jax.Array, factor: jax.Array | float):
     factor = jnp.reshape(factor, (1, *jnp.shape(factor)))
     return h[None] + factor * shift
 
