@@ -133,7 +133,8 @@ def _add_one_by_one(h: jax.Array, shift: jax.Array, factor: jax.Array | float):
 
 
 def _add_broadcast(h: jax.Array, shift: jax.Array, factor: jax.Array | float):
-    factor = jnp.reshape(factor, (1, *jnp.shape(factor)))
+    if jnp.ndim(factor):
+        factor = jnp.expand_dims(factor, 0)
     return h[None] + factor * shift
 
 
