@@ -137,6 +137,12 @@ def test_lines_that_were_run_come_first_and_the_others_are_folded(tmp_path):
     assert "SoS" in rest
 
 
+def test_a_single_column_that_was_run_keeps_its_name(tmp_path):
+    made = made_up.record(made_up.spec(dataset="usps"))
+    text = drawn(tmp_path, [made]).text("tables")
+    assert "method USPS, ours USPS, paper difference FFCL burstiness GELU" in text
+
+
 def test_several_seeds_are_mean_and_sample_deviation(tmp_path):
     accuracies = ((42, 88.0), (43, 89.0), (44, 90.0))
     made = [made_up.record(seed=seed, accuracy=a) for seed, a in accuracies]
