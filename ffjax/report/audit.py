@@ -196,6 +196,9 @@ def _indexed(cells: Iterable[Cell]) -> dict[_Key, list[Cell]]:
 
 
 def _units(size: str) -> int:
+    """Units of all layers, of "2x500" or "500-300"."""
+    if "x" not in size:
+        return sum(map(int, size.split("-")))
     layers, _, width = size.partition("x")
     return int(layers) * int(width)
 
