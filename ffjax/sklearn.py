@@ -1,10 +1,4 @@
-"""Forward-Forward networks as a scikit-learn classifier (the extra ``sklearn``).
-
-
-from ffjax.sklearn import ForwardForwardClassifier
-
-ForwardForwardClassifier().fit(X, y).score(X_test, y_test)
-"""
+"""Forward-Forward networks as a scikit-learn classifier (the extra ``sklearn``)."""
 
 import inspect
 import textwrap
@@ -30,9 +24,11 @@ _DEFAULTS: dict[str, Any] = {
     "width": 500,
     "epochs": 30,
     "batch_size": 50,
+    "learning_rate": 3e-3,
+    "schedule": "cosine",
     "negatives": "all",
     "loss": "softmax",
-    "dropout": 0.2,
+    "dropout": 0.4,
 }
 _OWN = {"random_state": 42, "verbose": False}
 
@@ -112,7 +108,7 @@ class ForwardForwardClassifier(ClassifierMixin, BaseEstimator):
         return self.network_.predict_proba(self._check(X))
 
     def decision_function(self, X: ArrayLike) -> np.ndarray:
-        """Total goodness of each label, (N, C); of two, the lead of the second, (N,)."""
+        """Total goodness of each label, (N, C); of two, the second's lead, (N,)."""
         scores = self._scores(X).astype(np.float64)
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 

@@ -89,7 +89,7 @@ _PART = number(lambda value: 0 <= value < 1, "a number in [0, 1)")
 SEED = integer(0, 2**32 - 1, words="an integer from 0 to 2**32 - 1")
 _SEEDS = Domain(
     lambda value: isinstance(value, tuple | list) and all(map(SEED.allows, value)),
-    "integers >= 0, separated by commas",
+    "integers >= 0, separated by commas, or ranges such as 1-5",
 )
 _WIDTHS = Domain(
     lambda value: (

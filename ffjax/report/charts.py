@@ -135,7 +135,7 @@ def build(setting: Setting, cells: list[Cell]) -> Charts:
         sweeps=_sweeps(setting, cells),
         heat=_heat_maps(cells),
         layers=_layer_charts(cells),
-        losses=_loss_charts(cells),
+        losses=[*_loss_charts(cells), *_accuracy_charts(cells)],
     )
 
 
@@ -339,6 +339,29 @@ def _loss_charts(cells: list[Cell]) -> list[Chart]:
                 "epoch, layer after layer",
             )
             charts.append(Chart(title, x, "loss", series, "loss", marks=marks))
+    return charts
+
+
+def _accuracy_charts(cells: list[Cell]) -> list[Chart]:
+    """The ensemble's accuracy during training, where ``eval_every`` asked for it."""
+    charts = []
+    for pathway in _pathways(cells):
+        series, images = [], set()
+        for i, cell in enumerate(_champions(cells, pathway)[:_MAX_SERIES]):
+            run = cell.runs[0]
+            if run.curve is None:
+                continue
+            images.add(run.curve.images)
+            points: list[Point] = [
+                (point.layer * run.spec.epochs + point.epochs, point.ensemble, None)
+                for point in run.curve.points
+                if point.ensemble is not None
+            ]
+            series.append(Series(names.goodness(cell.spec), i, points))
+        if any(len(line.points) > 1 for line in series):
+            title = f"Accuracy of the layers so far, {names.label(pathway)}"
+            x, y = "epoch, layer after layer", f"{' or '.join(images)} accuracy (%)"
+            charts.append(Chart(title, x, y, series, "layers"))
     return charts
 
 

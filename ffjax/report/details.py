@@ -161,6 +161,8 @@ def _facts(run: Record) -> dict[str, str]:
     if run.group_size > 1:
         texts["runs in the same program"] = str(run.group_size)
     texts["device"] = run.device
+    if run.network:
+        texts["network"] = run.network
     if run.finished:
         texts["finished"] = run.finished
     if run.commit:

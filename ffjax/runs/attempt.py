@@ -195,23 +195,26 @@ def run_group(
             arrays = dataset.valid_images, dataset.valid_labels
             valid = _judge(result, *arrays, runs[0].spec)
         times = [timer.evaluated(times) for times in trained_times]
-    if extras.on_network is not None:
-        for run, layers, seen in zip(runs, result.layers, points, strict=True):
-            if run.spec.trainer == "ff" and not layers[-1].is_diverged:
-                extras.on_network(run, _network(run.spec, dataset, layers, seen))
+    saved = [""] * len(runs)
+    for at, (run, layers) in enumerate(zip(runs, result.layers, strict=True)):
+        is_whole = run.spec.trainer == "ff" and not layers[-1].is_diverged
+        if extras.on_network is not None and is_whole:
+            extras.on_network(run, _network(run.spec, dataset, layers, points[at]))
+            saved[at] = f"networks/{run.name}.safetensors"
     # Of a group, times are shares, and rounding differs from that of a run alone.
     common = {"busy": timer.busy.read(), "group_size": len(runs), **provenance()}
     return [
-        _record(run, dataset, layers, evaluations, time=spent, curve=curve, **common)
-        for run, layers, *evaluations, spent, curve in zip(
-            runs,
-            result.layers,
-            test,
-            valid,
-            times,
-            [_curve(dataset, seen) for seen in points],
-            strict=True,
+        _record(
+            run,
+            dataset,
+            layers,
+            (test[at], valid[at]),
+            time=times[at],
+            curve=_curve(dataset, points[at]),
+            network=saved[at],
+            **common,
         )
+        for at, (run, layers) in enumerate(zip(runs, result.layers, strict=True))
     ]
 
 

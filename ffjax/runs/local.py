@@ -64,7 +64,10 @@ class Worker:
         more = f" and {len(runs) - 1} more" if len(runs) > 1 else ""
         work = sum(cost.cpu_seconds(run.spec) for run in runs)
         name = f"{runs[0].title}{more}"
-        workdir.display.start_run(name, spec.num_stages, spec.epochs, work)
+        is_whole = spec.trainer == "backprop"
+        workdir.display.start_run(
+            name, spec.num_stages, spec.epochs, work, is_whole=is_whole
+        )
         kept: list[Layers] = []
         outcomes: list[attempt.Outcome]
         try:

@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ffjax import atomic, data, records
+from ffjax.config import Cell
 from ffjax.errors import UserError
 from ffjax.network import Network
 from ffjax.paper.names import count, shortened
@@ -47,7 +48,7 @@ class Workdir:
         runs: Sequence[Run],
         display: Display,
         claims: Claims,
-        on_record: Callable[[], None] = lambda: None,
+        on_record: Callable[[Record], None] = lambda record: None,
     ):
         """The folder of some runs; ``on_record`` is called after each new record."""
         self.path = path
@@ -117,7 +118,7 @@ class Workdir:
         self.num_new += 1
         work = cost.cpu_seconds(run.spec)
         self.display.finish_run(run.title, record, work, seconds)
-        self._on_record()
+        self._on_record(record)
         return True
 
     def save_network(self, run: Run, network: Network) -> None:
@@ -221,6 +222,25 @@ class Workdir:
                 f"{count(number, 'record')} made with {text} taken as done; to run "
                 "again, move them away"
             )
+
+
+def listed(workdir: str, cells: Iterable[Cell]) -> Iterator[str]:
+    """A line for each cell: its id, and how many of its runs are done if any is."""
+    for cell in cells:
+        runs = [order.Run(cell, seed) for seed in cell.seeds]
+        done = sum(_is_done(workdir, run) for run in runs)
+        if done == len(runs):
+            yield f"{cell.id}  (done)"
+        else:
+            yield f"{cell.id}  ({done} of {len(runs)} done)" if done else cell.id
+
+
+def _is_done(workdir: str, run: Run) -> bool:
+    try:
+        record = records.find(workdir, run.cell.id, run.seed, run.spec)
+    except BrokenRecord:
+        return False
+    return record is not None and not _changed_input(run, record)
 
 
 def network_path(workdir: str, name: str) -> pathlib.Path:
