@@ -27,6 +27,7 @@ ORDER = [
     "paper",
     "records",
     "network",
+    "sklearn",
     "report",
     "runs",
     "cli",

@@ -19,6 +19,7 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator, Sequence
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -28,6 +29,7 @@ import ffjax
 from ffjax.config.spec import RunSpec, Way
 from ffjax.data import Dataset
 from ffjax.errors import UserError, number, optional
+from ffjax.network import Network
 from ffjax.paper.names import count
 from ffjax.runs import attempt, cost, order
 from ffjax.runs.attempt import Outcome
@@ -116,14 +118,17 @@ class _Task(NamedTuple):
 class Driver:
     """Works through the runs of a workdir on a cluster."""
 
-    def __init__(self, workdir: Workdir, cluster: Ray, way: Way):
+    def __init__(self, workdir: Workdir, cluster: Ray, way: Way, *, save: bool = False):
         """A driver.
 
         Args:
           workdir: the runs.
           cluster: where to run them.
           way: groups of size 0 are as large as a worker finds right.
+          save: whether to bring the networks back and keep them.
         """
+        self._eval_every = way.eval_every
+        self._save = save
         self._workdir = workdir
         self._cluster = cluster
         self._group_size = way.group_size
@@ -150,7 +155,7 @@ class Driver:
                     ray.cancel(reference, force=True)
                     self._workdir.release(task.runs)
 
-    def _run(self, ray: Any, pending: Sequence[Run]) -> list[Run]:
+    def _run(self, ray: ModuleType, pending: Sequence[Run]) -> list[Run]:
         """Sees to it that runs are done; returns those that other processes have."""
         theirs: list[Run] = []
         size = self._group_size or (_GPU_BATCH if self._gpus else 1)
@@ -178,7 +183,7 @@ class Driver:
                 self._collect(ray, reference)
         return theirs
 
-    def _start(self, ray: Any, runs: list[Run], num_retries: int = 0) -> None:
+    def _start(self, ray: ModuleType, runs: list[Run], num_retries: int = 0) -> None:
         """Sends claimed runs to the cluster."""
         if not runs:
             return
@@ -193,10 +198,11 @@ class Driver:
             num_cpus=self._cluster.cpus, num_gpus=self._gpus, max_retries=0
         )(run_task)
         cpus = None if self._gpus else self._cluster.cpus
-        reference = remote.remote(runs, dataset, self._group_size, cpus)
+        asked = (self._group_size, cpus, self._eval_every, self._save)
+        reference = remote.remote(runs, dataset, *asked)
         self._tasks[reference] = task
 
-    def _collect(self, ray: Any, reference: Any) -> None:
+    def _collect(self, ray: ModuleType, reference: Any) -> None:
         """Writes what a finished task brought, or starts it again."""
         try:
             result: TaskResult = ray.get(reference, timeout=_START_SECONDS)
@@ -215,12 +221,14 @@ class Driver:
                 if isinstance(outcome, Exception):
                     self._workdir.fail(run, outcome, result.seconds)
                 else:
+                    if content := result.networks.get(run.name):
+                        self._workdir.save_bytes(run, content)
                     record = msgspec.structs.replace(outcome, commit=commit)
                     self._workdir.write(run, record, result.seconds)
         finally:
             self._workdir.release(task.runs)
 
-    def _retry(self, ray: Any, task: _Task, error: Exception) -> None:
+    def _retry(self, ray: ModuleType, task: _Task, error: Exception) -> None:
         what = count(len(task.runs), "run")
         why = type(error).__name__
         if task.num_retries >= self._cluster.max_retries:
@@ -245,7 +253,7 @@ class Driver:
         finally:
             self._workdir.release(task.runs)
 
-    def _send_dataset(self, ray: Any, spec: RunSpec) -> Any:
+    def _send_dataset(self, ray: ModuleType, spec: RunSpec) -> Any:
         key = order.dataset_key(spec)
         if key not in self._datasets:
             dataset = self._loaded.load(spec)
@@ -253,12 +261,12 @@ class Driver:
             self._datasets[key] = ray.put(dataset)
         return self._datasets[key]
 
-    def _gpus_of_a_task(self, ray: Any) -> float:
+    def _gpus_of_a_task(self, ray: ModuleType) -> float:
         if self._cluster.gpus is not None:
             return self._cluster.gpus
         return 1.0 if any(node.get("GPU") for node in _nodes(ray)) else 0.0
 
-    def _num_slots(self, ray: Any) -> int:
+    def _num_slots(self, ray: ModuleType) -> int:
         """How many tasks the cluster can run at a time."""
         slots = 0
         for node in _nodes(ray):
@@ -272,7 +280,7 @@ class Driver:
         gpus = f" and {self._gpus:g} GPUs" if self._gpus else ""
         return f"{self._cluster.cpus:g} CPUs{gpus}"
 
-    def _tell_cluster(self, ray: Any) -> None:
+    def _tell_cluster(self, ray: ModuleType) -> None:
         nodes = count(len(_nodes(ray)), "node")
         slots = self._num_slots(ray)
         if not slots:
@@ -291,10 +299,16 @@ class TaskResult(NamedTuple):
     outcomes: list[Outcome]  # of each run
     lines: list[str]  # to print
     seconds: float
+    networks: dict[str, bytes]  # by the name of the run, as content of a file
 
 
 def run_task(
-    runs: Sequence[Run], dataset: Dataset, group_size: int, cpus: float | None
+    runs: Sequence[Run],
+    dataset: Dataset,
+    group_size: int,
+    cpus: float | None,
+    eval_every: int = 0,
+    save: bool = False,
 ) -> TaskResult:
     """Runs some runs of one family, on a worker.
 
@@ -303,6 +317,8 @@ def run_task(
       dataset: what they learn.
       group_size: how many to train in one program; 0 = automatic.
       cpus: of this task where it has no GPU; other tasks use the others.
+      eval_every: epochs of a layer between two evaluations; 0 = never.
+      save: whether to bring back the networks.
     """
     started = time.monotonic()
     # A worker that hangs ends itself, which is a death like any other to the driver.
@@ -316,6 +332,12 @@ def run_task(
     here = machine.here(share=share)
     lines: list[str] = []
     outcomes: list[Outcome] = []
+    networks: dict[str, bytes] = {}
+
+    def keep(run: Run, network: Network) -> None:
+        networks[run.name] = network.to_bytes()
+
+    extras = attempt.Extras(eval_every, keep if save else None)
     size = attempt.group_size(runs[0].spec, here, group_size)
     for first in range(0, len(runs), size):
         part = runs[first : first + size]
@@ -324,11 +346,12 @@ def run_task(
             part,
             dataset,
             here,
+            extras=extras,
             on_halved=lambda half, error: lines.append(attempt.halved(half, error)),
         )
     faulthandler.cancel_dump_traceback_later()
     seconds = time.monotonic() - started
-    return TaskResult(list(map(_portable, outcomes)), lines, seconds)
+    return TaskResult(list(map(_portable, outcomes)), lines, seconds, networks)
 
 
 _PROGRAMS = Programs()  # of this worker
@@ -349,13 +372,13 @@ def _portable(outcome: Outcome) -> Outcome:
     return error
 
 
-def _nodes(ray: Any) -> list[dict[str, float]]:
+def _nodes(ray: ModuleType) -> list[dict[str, float]]:
     """The resources of each live node."""
     return [node["Resources"] for node in ray.nodes() if node["Alive"]]
 
 
 @contextlib.contextmanager
-def _connected(cluster: Ray, runs: Sequence[Run]) -> Iterator[Any]:
+def _connected(cluster: Ray, runs: Sequence[Run]) -> Iterator[ModuleType]:
     """Ray, connected to the cluster; workers get the code of this process."""
     address = cluster.address or os.environ.get("RAY_ADDRESS", "")
     _check_address(address)
@@ -400,7 +423,7 @@ def _connected(cluster: Ray, runs: Sequence[Run]) -> Iterator[Any]:
             over.set()
 
 
-def _import_ray(on_loopback: bool) -> Any:
+def _import_ray(on_loopback: bool) -> ModuleType:
     """Ray; a cluster that it starts may be for this machine only."""
     if on_loopback:
         # Read when Ray is imported. Off, as on a Mac, its servers listen on 127.0.0.1;
