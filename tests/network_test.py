@@ -13,6 +13,7 @@ import safetensors.numpy
 import ffjax
 from ffjax import config, data
 from ffjax.errors import UserError
+from ffjax.goodness import GOODNESS
 from ffjax.runs import attempt
 from ffjax.runs.order import Run
 from ffjax.training import machine, networks
@@ -291,11 +292,26 @@ def test_fit_recomputes_inputs_where_memory_is_short(toy, monkeypatch):
         chex.assert_trees_all_close(one.params, other.params, atol=2e-3)
 
 
+def fourth_power(h):
+    return (h**4).mean(-1)
+
+
+@pytest.fixture
+def own_functions():
+    """What a test registers is forgotten after it."""
+    before = dict(GOODNESS)
+    yield
+    GOODNESS.clear()
+    GOODNESS.update(before)
+
+
+@pytest.mark.usefixtures("own_functions")
+@pytest.mark.parametrize("goodness", ["burstiness", fourth_power])
 @pytest.mark.parametrize("width", [10**6, 10**9])
-def test_fit_refuses_what_cannot_fit_into_memory(toy, width):
+def test_fit_refuses_what_cannot_fit_into_memory(toy, width, goodness):
     started = time.perf_counter()
     with pytest.raises(UserError, match=rf"width={width}: .* need about \S+ GB, but"):
-        ffjax.fit(*toy, **{**SMALL, "width": width})
+        ffjax.fit(*toy, **{**SMALL, "width": width, "goodness": goodness})
     assert time.perf_counter() - started < 5
 
 
