@@ -123,8 +123,7 @@ def _prepare(
     # The values decide the order, so that equal images give equal networks.
     codes = arrays.encode("labels", given, classes)
     checked, codes = data.in_order(checked, codes)
-    with np.errstate(over="ignore", invalid="ignore"):
-        mean, std = data.statistics(checked)
+    mean, std = arrays.statistics("images", checked)
     flat = arrays.normalise("images", checked, mean, std)
     arch = build.architecture(spec, len(classes))
     names = tuple(map(str, classes))
