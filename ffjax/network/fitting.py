@@ -174,8 +174,14 @@ def _reporting(
     # The display of the command; the runs are built on top of networks otherwise.
     from ffjax.runs.display import Display
 
-    # In a notebook plain lines, not an output cell for each.
-    console = rich.console.Console(highlight=False, soft_wrap=True, force_jupyter=False)
+    # A notebook passes for a terminal, but shows each state of a bar below the last.
+    is_notebook = rich.console.Console().is_jupyter
+    console = rich.console.Console(
+        highlight=False,
+        soft_wrap=True,
+        force_jupyter=False,
+        force_terminal=False if is_notebook else None,
+    )
     with Display(1, console=console) as display:
         display.start_run("", spec.num_stages, spec.epochs, 1.0)
 
