@@ -9,6 +9,7 @@ alpha = 1 is the limit softmax, alpha = 2 is sparsemax.
 
 import functools
 import math
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -86,32 +87,90 @@ def _find_threshold(z: jax.Array, alpha: float, near_softmax: bool) -> jax.Array
 
     With near_softmax, tau + 1 is returned.
     """
-    q = 1 / (alpha - 1)
-    eps = float(jnp.finfo(z.dtype).eps)
+    fixed = {"alpha": alpha, "near_softmax": near_softmax}
+    return jax.lax.platform_dependent(
+        z,
+        cpu=functools.partial(_search_until_settled, **fixed),
+        default=functools.partial(_search_at_fixed_length, **fixed),
+    )
+
+
+class _Bracket(NamedTuple):
+    """Where tau lies, and the best guess so far. All are (..., 1)."""
+
+    low: jax.Array
+    high: jax.Array
+    tau: jax.Array
+
+
+def _first_bracket(z: jax.Array, near_softmax: bool) -> _Bracket:
     shift = 1.0 if near_softmax else 0.0
     start = jnp.zeros_like(z[..., :1])
+    return _Bracket(start + (shift - 1), start + shift, start + (shift - 1))
 
-    def is_running(carry):
-        step, _, _, _, done = carry
+
+def _narrow(
+    z: jax.Array, bracket: _Bracket, alpha: float, near_softmax: bool
+) -> _Bracket:
+    """A Newton step, or half the bracket."""
+    q = 1 / (alpha - 1)
+    low, high, tau = bracket
+    mass = jnp.sum(_power(z - tau, q, near_softmax), axis=-1, keepdims=True)
+    low = jnp.where(mass >= 1, tau, low)
+    high = jnp.where(mass >= 1, high, tau)
+    middle = (low + high) / 2
+    slope = jnp.sum(_power(z - tau, q - 1, near_softmax), axis=-1, keepdims=True)
+    newton = tau + (mass - mass ** (2 - alpha)) / slope
+    inside = (newton >= low) & (newton <= high)
+    return _Bracket(low, high, jnp.where(inside, newton, middle))
+
+
+_Carry = tuple[int | jax.Array, _Bracket, jax.Array]  # step, bracket, is it done
+
+
+def _search_until_settled(
+    z: jax.Array, *, alpha: float, near_softmax: bool
+) -> jax.Array:
+    """Steps while the tau of any row still moves."""
+    eps = float(jnp.finfo(z.dtype).eps)
+    shift = 1.0 if near_softmax else 0.0
+
+    def is_running(carry: _Carry) -> jax.Array:
+        step, _, done = carry
         return (step < _MAX_STEPS) & ~done
 
-    def search(carry):
-        step, low, high, tau, _ = carry
-        mass = jnp.sum(_power(z - tau, q, near_softmax), axis=-1, keepdims=True)
-        low = jnp.where(mass >= 1, tau, low)
-        high = jnp.where(mass >= 1, high, tau)
-        middle = (low + high) / 2
-        slope = jnp.sum(_power(z - tau, q - 1, near_softmax), axis=-1, keepdims=True)
-        newton = tau + (mass - mass ** (2 - alpha)) / slope
-        following = jnp.where((newton >= low) & (newton <= high), newton, middle)
+    def search(carry: _Carry) -> _Carry:
+        step, before, _ = carry
+        after = _narrow(z, before, alpha, near_softmax)
         # Newton's last step leaves the square of its length as the error, so that the
         # tolerance can stay above the rounding error of a sum over a wide layer.
-        scale = jnp.abs(following - shift)
-        done = jnp.all(jnp.abs(following - tau) <= 32 * eps * scale)
-        return step + 1, low, high, following, done
+        scale = jnp.abs(after.tau - shift)
+        done = jnp.all(jnp.abs(after.tau - before.tau) <= 32 * eps * scale)
+        return step + 1, after, done
 
-    initial = (0, start + (shift - 1), start + shift, start + (shift - 1), False)
-    return jax.lax.while_loop(is_running, search, initial)[3]
+    start: _Carry = (0, _first_bracket(z, near_softmax), jnp.array(False))
+    return jax.lax.while_loop(is_running, search, start)[1].tau
+
+
+def _search_at_fixed_length(
+    z: jax.Array, *, alpha: float, near_softmax: bool
+) -> jax.Array:
+    """A number of steps that is known before, for a GPU.
+
+    It would copy the condition of a loop of unknown length to the host at every step,
+    and wait. This number is enough for any z: Newton's method on a convex function
+    leaves at most a quarter of value times slope, here of (norm - 1) times its slope,
+    both at most d^(1/q) at first; and the slope is at least 1. Most rows need half of
+    it, and further steps change nothing.
+    """
+    width_bits = (alpha - 1) * math.log2(z.shape[-1])
+    num_steps = math.ceil(jnp.finfo(z.dtype).nmant / 2 + width_bits)
+
+    def search(_: jax.Array, bracket: _Bracket) -> _Bracket:
+        return _narrow(z, bracket, alpha, near_softmax)
+
+    first = _first_bracket(z, near_softmax)
+    return jax.lax.fori_loop(0, num_steps, search, first).tau
 
 
 def _bisect_peak(z: jax.Array, alpha: float) -> jax.Array:

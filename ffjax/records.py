@@ -21,15 +21,16 @@ from ffjax.errors import UserError, shown
 
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]  # what a float counts exactly
 _LONG_SECONDS = 5.0  # of training; less says more of starting than of training
+_Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
 _Percent = Annotated[float, msgspec.Meta(ge=0, le=100)]
 
 
 class Times(msgspec.Struct, frozen=True):
     """Seconds of a run; of a group of runs, its share."""
 
-    compile_s: float = 0.0
-    train_s: float = 0.0
-    eval_s: float = 0.0
+    compile_s: _Seconds = 0.0
+    train_s: _Seconds = 0.0
+    eval_s: _Seconds = 0.0
 
 
 class Busy(msgspec.Struct, frozen=True):
@@ -223,6 +224,10 @@ def check(record: Record) -> None:
     if not math.isclose(right, record.accuracy, abs_tol=1e-6):
         raise ValueError(
             f"'accuracy' is {record.accuracy:g}, but 'confusion' says {right:g}"
+        )
+    if spec.widths and len(spec.widths) != spec.num_layers:
+        raise ValueError(
+            f"spec: 'widths' has {len(spec.widths)} entries for {spec.num_layers} layers"
         )
     if len(record.accuracy_layers) != spec.num_layers and spec.trainer == "ff":
         raise ValueError(

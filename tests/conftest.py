@@ -1,4 +1,5 @@
 import os
+import re
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
@@ -19,6 +20,34 @@ def x64():
     """Double precision for one test: numerical derivatives need it."""
     with jax.enable_x64(True):
         yield
+
+
+@pytest.fixture(params=["cpu", "default"])
+def branch(request, monkeypatch):
+    """A test for the code of the CPU, and for that of a GPU, run on the CPU."""
+
+    def choose(*operands, **branches):
+        return branches[request.param](*operands)
+
+    jax.clear_caches()  # of programs with the other branch
+    with monkeypatch.context() as patch:
+        patch.setattr(jax.lax, "platform_dependent", choose)
+        yield request.param
+    jax.clear_caches()
+
+
+@pytest.fixture
+def cuda_loop_conditions():
+    """What decides about each loop of a program as it is lowered for a GPU."""
+
+    def conditions(fn, *args):
+        traced = jax.jit(fn).trace(*args)
+        text = traced.lower(lowering_platforms=("cuda",)).as_text()
+        loops = re.findall(r"stablehlo\.while.*?cond \{(.*?)\} do \{", text, re.DOTALL)
+        assert len(loops) == text.count("stablehlo.while")
+        return loops
+
+    return conditions
 
 
 def make_toy():

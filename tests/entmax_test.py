@@ -1,3 +1,5 @@
+import functools
+
 import chex
 import hypothesis
 import hypothesis.extra.numpy as hnp
@@ -53,6 +55,7 @@ def bisect64(x, alpha):
     return p / p.sum(-1, keepdims=True)
 
 
+@pytest.mark.usefixtures("branch")
 @pytest.mark.parametrize("scale", [1e-3, 0.1, 1.0, 10.0, 1e4])
 @pytest.mark.parametrize(("alpha", "exact"), [(2.0, sparsemax), (1.5, entmax15)])
 def test_equals_the_exact_forms_to_rounding(rng, scale, alpha, exact):
@@ -66,6 +69,7 @@ def test_equals_the_exact_forms_to_rounding(rng, scale, alpha, exact):
     assert np.abs(p - expected).max() <= 2 * error32 + 1e-7
 
 
+@pytest.mark.usefixtures("branch")
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize(("alpha", "exact"), [(2.0, sparsemax), (1.5, entmax15)])
 def test_equals_the_exact_forms_in_float64(rng, alpha, exact):
@@ -75,6 +79,7 @@ def test_equals_the_exact_forms_in_float64(rng, alpha, exact):
     np.testing.assert_allclose(p, exact(x), atol=1e-14)
 
 
+@pytest.mark.usefixtures("branch")
 @pytest.mark.parametrize("alpha", [1.01, 1.25, 1.75, 2.5, 3.0])
 def test_equals_plain_bisection_in_float64(rng, alpha):
     x = rng.normal(size=(32, 300)).astype(np.float32)
@@ -122,6 +127,7 @@ def test_properties(x, alpha, shift):
     np.testing.assert_allclose(entmax(padded[::-1], alpha), p[::-1], atol=1e-6)
 
 
+@pytest.mark.usefixtures("branch")
 @pytest.mark.parametrize("alpha", [1.0, 1.05, *ALPHAS, 20.0, 1e3])
 def test_ties_one_hot_and_width_one(alpha):
     np.testing.assert_allclose(
@@ -187,3 +193,46 @@ def test_types():
 def test_impossible_alpha_is_refused(alpha):
     with pytest.raises(UserError, match="alpha="):
         entmax_module.entmax(jnp.ones(3), alpha)
+
+
+@pytest.mark.parametrize("alpha", [1.0, 1.05, 1.5, 2.0, 3.0])
+def test_a_gpu_gets_no_loop_that_waits_for_the_host(alpha, cuda_loop_conditions):
+    def energy(x):
+        return jnp.sum(entmax_module.entmax(x, alpha) * x)
+
+    for fn in (energy, jax.grad(energy), jax.vmap(jax.grad(energy))):
+        conditions = cuda_loop_conditions(fn, jnp.ones((3, 4, 20)))
+        assert len(conditions) == (0 if alpha == 1 else 1)
+        for condition in conditions:
+            lines = condition.split("\n")
+            assert sum("compare LT, %iterArg" in line for line in lines) == 1
+            assert sum(" = " in line for line in lines) == 2  # and its constant
+
+
+@pytest.mark.parametrize("alpha", [1.01, 1.25, 1.5, 1.75, 2.0])
+def test_a_fixed_number_of_steps_is_enough(rng, alpha):
+    """For rows at every scale, and for rows that Newton's method is slow on."""
+    width = 2000
+    steps = np.arange(width)
+    rows = [rng.normal(size=(4, width)) * 10.0**scale for scale in range(-6, 7)]
+    rows += [
+        rng.standard_cauchy(size=(4, width)),
+        -(np.linspace(0, 1, width)[None] ** 2),
+    ]
+    rows += [
+        -first * base ** np.minimum(steps // copies, 60)[None]
+        for first in (1e-8, 1e-4, 1e-2)
+        for base in (1.1, 1.5, 2.0)
+        for copies in (1, 50)
+    ]
+    x = np.vstack(rows).astype(np.float32)
+    z = jnp.asarray((alpha - 1) * (x - x.max(-1, keepdims=True)))
+    near_softmax = alpha < 1.1
+    settled, fixed = (
+        jax.jit(functools.partial(search, alpha=alpha, near_softmax=near_softmax))(z)
+        for search in (
+            entmax_module._search_until_settled,
+            entmax_module._search_at_fixed_length,
+        )
+    )
+    np.testing.assert_allclose(fixed, settled, rtol=1e-5, atol=1e-7)

@@ -265,9 +265,11 @@ def lower(case: Case, card: str) -> Any:
     return case.lower(topology(card, case.devices).devices)
 
 
-def digest(lowered: Any) -> str:
-    """A short name for a program: equal programs have equal names."""
-    return hashlib.sha256(lowered.as_text().encode()).hexdigest()[:16]
+def digest(lowered: Any, card: str) -> str:
+    """A short name for a program and all that makes its row: equal rows, equal names."""
+    parts = [lowered.as_text(), card, importlib.metadata.version("jax")]
+    parts += [pathlib.Path(read.__file__).read_text()]
+    return hashlib.sha256("".join(parts).encode()).hexdigest()[:16]
 
 
 @functools.cache
@@ -303,5 +305,5 @@ def describe(case: Case, card: str, lowered: Any) -> dict[str, Any]:
         "card": card,
         "jax": importlib.metadata.version("jax"),
         "source": source(),
-        "program": digest(lowered),
+        "program": digest(lowered, card),
     }

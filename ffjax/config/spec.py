@@ -77,7 +77,10 @@ def _is_path(value: object) -> bool:
 
 _ON_OR_OFF = Domain(lambda value: type(value) is bool, "True or False")
 _TEXT = Domain(lambda value: isinstance(value, str), "a string")
-_LIMIT = integer(0, words="an integer >= 0 (0 = all)")
+# Beyond any use, but small enough for the floats that sizes and times are made of.
+_MOST = 10**12
+_COUNT = integer(1, _MOST, words="an integer >= 1, at most 10**12")
+_LIMIT = integer(0, _MOST, words="an integer >= 0 (0 = all), at most 10**12")
 _ABOVE_0 = number(lambda value: 0 < value <= 1e30, "a number > 0, at most 1e30")
 _FROM_0 = number(lambda value: 0 <= value <= 1e30, "a number >= 0, at most 1e30")
 _ANY_NUMBER = number(lambda value: abs(value) <= 1e30, "a number of at most 1e30")
@@ -88,12 +91,11 @@ _SEEDS = Domain(
     lambda value: isinstance(value, tuple | list) and all(map(SEED.allows, value)),
     "integers >= 0, separated by commas, or ranges such as 1-5",
 )
-_UNITS = integer(1)
 _WIDTHS = Domain(
     lambda value: (
         isinstance(value, tuple | list)
         and len(value) <= 1000
-        and all(map(_UNITS.allows, value))
+        and all(map(_COUNT.allows, value))
     ),
     "integers >= 1, separated by commas, at most 1000 of them",
 )
@@ -143,10 +145,10 @@ class RunSpec:
     p: int | None = _field(None, "method", _MOMENT, "order of moment", ff_only=True)
     goodness_params: str = _field("", "method", _PARAMS, "other parameters of the goodness function", ff_only=True)
     num_layers: int = _field(4, "size", integer(1, 1000), "how many layers")
-    width: int = _field(2000, "size", _UNITS, "units of each layer")
+    width: int = _field(2000, "size", _COUNT, "units of each layer")
     widths: tuple[int, ...] = _field((), "size", _WIDTHS, "units of each layer where they differ, in place of num_layers and width")
     epochs: int = _field(60, "setting", integer(1, 10**6), "of each layer")
-    batch_size: int = _field(500, "setting", integer(1), "examples in a step")
+    batch_size: int = _field(500, "setting", _COUNT, "examples in a step")
     learning_rate: float = _field(1e-3, "setting", _ABOVE_0, "of Adam")
     threshold: float = _field(2.0, "setting", _ANY_NUMBER, "tau of the loss", ff_only=True)
     negatives: str = _field("random", "setting", _NEGATIVES, "which wrong labels a step sees", ff_only=True)

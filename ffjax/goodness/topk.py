@@ -59,11 +59,8 @@ class _Bracket(NamedTuple):
     above: jax.Array  # number of entries >= high, fewer than k
 
 
-_Carry = tuple[int | jax.Array, _Bracket, jax.Array]  # step, bracket, is it done
-
-
 def _bracket_largest(h: jax.Array, k: int) -> _Bracket:
-    """Halves a bracket until k entries are above its lower end, or only ties are left.
+    """Narrows a bracket until k entries are above its lower end, or only ties are left.
 
     A pass that counts is so much cheaper than a sort that twenty of them take a third
     of the time of XLA's top-k on a CPU. The floats are halved by their place in the
@@ -73,6 +70,34 @@ def _bracket_largest(h: jax.Array, k: int) -> _Bracket:
     groups = h[..., : h.shape[-1] // k * k].reshape(*h.shape[:-1], -1, k).max(axis=-2)
     low = jnp.min(groups, axis=-1, keepdims=True)
     high = jnp.max(h, axis=-1, keepdims=True)
+    start = _Bracket(
+        low=_to_place(low),
+        high=_to_place(high) + 1,
+        inside=_count_from(h, low),
+        above=jnp.zeros_like(low, jnp.int32),
+    )
+    bracket = jax.lax.platform_dependent(
+        h,
+        start,
+        cpu=functools.partial(_halve_until_done, k=k),
+        default=functools.partial(_split_at_fixed_length, k=k),
+    )
+    return bracket._replace(
+        low=_from_place(bracket.low, h.dtype), high=_from_place(bracket.high, h.dtype)
+    )
+
+
+def _is_done(bracket: _Bracket, k: int) -> jax.Array:
+    # Tied means to a few units in the last place: XLA may compute h once more for
+    # another comparison and round it otherwise.
+    return (bracket.inside == k) | (bracket.high <= bracket.low + 8)
+
+
+_Carry = tuple[int | jax.Array, _Bracket, jax.Array]  # step, bracket, is it done
+
+
+def _halve_until_done(h: jax.Array, start: _Bracket, *, k: int) -> _Bracket:
+    """Counts above the middle, turn by turn, while any row is not done."""
 
     def is_running(carry: _Carry) -> jax.Array:
         step, _, done = carry
@@ -90,21 +115,48 @@ def _bracket_largest(h: jax.Array, k: int) -> _Bracket:
             inside=jnp.where(is_low, reached, bracket.inside),
             above=jnp.where(is_low, bracket.above, reached),
         )
-        # Tied means to a few units in the last place: XLA may compute h once more for
-        # another comparison and round it otherwise.
-        done = (bracket.inside == k) | (bracket.high <= bracket.low + 8)
-        return step + 1, bracket, jnp.all(done)
+        return step + 1, bracket, jnp.all(_is_done(bracket, k))
 
-    start = _Bracket(
-        low=_to_place(low),
-        high=_to_place(high) + 1,
-        inside=_count_from(h, low),
-        above=jnp.zeros_like(low, jnp.int32),
-    )
     _, bracket, _ = jax.lax.while_loop(is_running, halve, (0, start, jnp.array(False)))
-    return bracket._replace(
-        low=_from_place(bracket.low, h.dtype), high=_from_place(bracket.high, h.dtype)
+    return bracket
+
+
+def _split_at_fixed_length(h: jax.Array, start: _Bracket, *, k: int) -> _Bracket:
+    """Counts above seven bounds at once, for a number of turns that is known before.
+
+    A GPU would copy the condition of a loop of unknown length to the host at every
+    turn, and wait. Counting is cheap for it, but a turn is not: so each takes three
+    bits. A bracket of s places becomes at most s / 8 + 7, and at the end 8.
+    """
+    parts = (
+        jax.lax.broadcasted_iota(start.low.dtype, (*h.shape[:-1], 7), h.ndim - 1) + 1
     )
+
+    def split(_: jax.Array, bracket: _Bracket) -> _Bracket:
+        low, high = bracket.low, bracket.high
+        # Without a sign, the length of a bracket cannot overflow.
+        length = (high - low).view(f"u{low.dtype.name}") >> 3
+        bounds = low + length.view(low.dtype) * parts
+        values = _from_place(bounds, h.dtype)
+        reached = jnp.sum(
+            h[..., None, :] >= values[..., None], axis=-1, dtype=jnp.int32
+        )
+        is_low = reached >= k
+
+        def pick(narrowest, chosen, new, old):
+            return narrowest(jnp.where(chosen, new, old), axis=-1, keepdims=True)
+
+        narrower = _Bracket(
+            low=pick(jnp.max, is_low, bounds, low),
+            high=pick(jnp.min, ~is_low, bounds, high),
+            inside=pick(jnp.min, is_low, reached, bracket.inside),
+            above=pick(jnp.max, ~is_low, reached, bracket.above),
+        )
+        done = _is_done(bracket, k)
+        return jax.tree.map(lambda a, b: jnp.where(done, a, b), bracket, narrower)
+
+    num_turns = -(-jnp.finfo(h.dtype).bits // 3)
+    return jax.lax.fori_loop(0, num_turns, split, start)
 
 
 def _to_place(x: jax.Array) -> jax.Array:

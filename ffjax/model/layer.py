@@ -103,24 +103,39 @@ class Layer(nn.Module):
     def _shift(self, label: jax.Array, fan_in: int) -> jax.Array:
         shape = (self.num_classes, self.width)
         label_kernel = self.param("label_kernel", _uniform(fan_in), shape)
-        # A product with one-hot rows, not a lookup: its gradient is a small product
-        # too, where a lookup's is a serial scatter. Flat, because the gradient of a
-        # product with two leading axes is transposed in memory first.
-        chosen = jax.nn.one_hot(label.reshape(-1), self.num_classes)
-        rows = product.multiply(chosen, label_kernel)
+        # Flat, because the gradient of a product with two leading axes is transposed in
+        # memory first.
+        rows = product.take_rows(label_kernel, label.reshape(-1))
         return rows.reshape(*label.shape, self.width)
 
 
 def _add(h: jax.Array, shift: jax.Array, factor: jax.Array | float = 1.0) -> jax.Array:
     """h + factor * shift; for each of K shifts, if they have an axis of their own.
 
-    Added one by one, not by broadcasting: the gradient of h is then a sum of K arrays,
-    which XLA fuses, where the gradient of a broadcast is a reduction over the leading
-    axis that takes longer on a CPU than all the rest of a step's element-wise work.
+    On a CPU they are added one by one, not by broadcasting: the gradient of h is then a
+    sum of K arrays, which XLA fuses, where the gradient of a broadcast is a reduction
+    over the leading axis that takes longer than all the rest of a step's element-wise
+    work. A GPU computes the broadcast sum where it is used, and so never stores it.
     """
     if shift.ndim == h.ndim:
         return h + factor * shift
+    if h.ndim == 1:
+        # An example alone is vmapped, and a choice by platform would bring the axis of
+        # the examples to the front: a transposed copy on a CPU.
+        return _add_one_by_one(h, shift, factor)
+    return jax.lax.platform_dependent(
+        h, shift, factor, cpu=_add_one_by_one, default=_add_broadcast
+    )
+
+
+def _add_one_by_one(h: jax.Array, shift: jax.Array, factor: jax.Array | float):
     return jnp.stack([h + factor * one for one in shift])
+
+
+def _add_broadcast(h: jax.Array, shift: jax.Array, factor: jax.Array | float):
+    if jnp.ndim(factor):
+        factor = jnp.expand_dims(factor, 0)
+    return h[None] + factor * shift
 
 
 def _uniform(fan_in: int) -> nn.initializers.Initializer:

@@ -45,6 +45,7 @@ def dense(x: jax.Array, kernel: jax.Array, precision: str) -> jax.Array:
 
     For x' g XLA's product reads x against the grain, which costs a fifth of its speed
     on a CPU. A transposed copy costs a fiftieth; the barrier keeps XLA from undoing it.
+    A GPU's products read either way.
     """
     return multiply(x, kernel, precision)
 
@@ -56,9 +57,50 @@ def _dense_forward(x, kernel, precision):
 def _dense_backward(precision, saved, g):
     x, kernel = saved
     rows = x.reshape(-1, x.shape[-1])
-    columns = jax.lax.optimization_barrier(rows.T)
+    columns = jax.lax.platform_dependent(
+        rows.T, cpu=jax.lax.optimization_barrier, default=lambda columns: columns
+    )
     down = multiply(g, kernel.T, precision).astype(x.dtype)
     return down, multiply(columns, g.reshape(-1, g.shape[-1]), precision)
 
 
 dense.defvjp(_dense_forward, _dense_backward)
+
+
+@jax.custom_vjp
+def take_rows(table: jax.Array, index: jax.Array) -> jax.Array:
+    """Rows of a small table: (C, n) and (B,) -> (B, n), always in float32.
+
+    On a CPU that is a product with one-hot rows, whose gradient is a product too, where
+    a lookup's is a serial scatter. A GPU looks the rows up wherever they are used, which
+    needs no kernel of its own, and sums the gradient under a mask, which needs a single
+    one; its scatter would add in random order.
+    """
+    return jax.lax.platform_dependent(
+        table, index, cpu=_multiply_rows, default=lambda table, index: table[index]
+    )
+
+
+def _multiply_rows(table: jax.Array, index: jax.Array) -> jax.Array:
+    return multiply(jax.nn.one_hot(index, table.shape[0]), table)
+
+
+def _take_rows_forward(table, index):
+    return take_rows(table, index), (table, index)
+
+
+def _take_rows_backward(saved, g):
+    table, index = saved
+
+    def by_product(g):
+        rows_of = functools.partial(_multiply_rows, index=index)
+        return jax.linear_transpose(rows_of, table)(g)[0]
+
+    def by_mask(g):
+        is_row = index[None] == jnp.arange(table.shape[0])[:, None]
+        return jnp.sum(jnp.where(is_row[..., None], g[None], 0), axis=1)
+
+    return jax.lax.platform_dependent(g, cpu=by_product, default=by_mask), None
+
+
+take_rows.defvjp(_take_rows_forward, _take_rows_backward)

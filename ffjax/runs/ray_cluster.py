@@ -19,6 +19,7 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator, Sequence
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -154,7 +155,7 @@ class Driver:
                     ray.cancel(reference, force=True)
                     self._workdir.release(task.runs)
 
-    def _run(self, ray: Any, pending: Sequence[Run]) -> list[Run]:
+    def _run(self, ray: ModuleType, pending: Sequence[Run]) -> list[Run]:
         """Sees to it that runs are done; returns those that other processes have."""
         theirs: list[Run] = []
         size = self._group_size or (_GPU_BATCH if self._gpus else 1)
@@ -182,7 +183,7 @@ class Driver:
                 self._collect(ray, reference)
         return theirs
 
-    def _start(self, ray: Any, runs: list[Run], num_retries: int = 0) -> None:
+    def _start(self, ray: ModuleType, runs: list[Run], num_retries: int = 0) -> None:
         """Sends claimed runs to the cluster."""
         if not runs:
             return
@@ -201,7 +202,7 @@ class Driver:
         reference = remote.remote(runs, dataset, *asked)
         self._tasks[reference] = task
 
-    def _collect(self, ray: Any, reference: Any) -> None:
+    def _collect(self, ray: ModuleType, reference: Any) -> None:
         """Writes what a finished task brought, or starts it again."""
         try:
             result: TaskResult = ray.get(reference, timeout=_START_SECONDS)
@@ -227,7 +228,7 @@ class Driver:
         finally:
             self._workdir.release(task.runs)
 
-    def _retry(self, ray: Any, task: _Task, error: Exception) -> None:
+    def _retry(self, ray: ModuleType, task: _Task, error: Exception) -> None:
         what = count(len(task.runs), "run")
         why = type(error).__name__
         if task.num_retries >= self._cluster.max_retries:
@@ -252,7 +253,7 @@ class Driver:
         finally:
             self._workdir.release(task.runs)
 
-    def _send_dataset(self, ray: Any, spec: RunSpec) -> Any:
+    def _send_dataset(self, ray: ModuleType, spec: RunSpec) -> Any:
         key = order.dataset_key(spec)
         if key not in self._datasets:
             dataset = self._loaded.load(spec)
@@ -260,12 +261,12 @@ class Driver:
             self._datasets[key] = ray.put(dataset)
         return self._datasets[key]
 
-    def _gpus_of_a_task(self, ray: Any) -> float:
+    def _gpus_of_a_task(self, ray: ModuleType) -> float:
         if self._cluster.gpus is not None:
             return self._cluster.gpus
         return 1.0 if any(node.get("GPU") for node in _nodes(ray)) else 0.0
 
-    def _num_slots(self, ray: Any) -> int:
+    def _num_slots(self, ray: ModuleType) -> int:
         """How many tasks the cluster can run at a time."""
         slots = 0
         for node in _nodes(ray):
@@ -279,7 +280,7 @@ class Driver:
         gpus = f" and {self._gpus:g} GPUs" if self._gpus else ""
         return f"{self._cluster.cpus:g} CPUs{gpus}"
 
-    def _tell_cluster(self, ray: Any) -> None:
+    def _tell_cluster(self, ray: ModuleType) -> None:
         nodes = count(len(_nodes(ray)), "node")
         slots = self._num_slots(ray)
         if not slots:
@@ -371,13 +372,13 @@ def _portable(outcome: Outcome) -> Outcome:
     return error
 
 
-def _nodes(ray: Any) -> list[dict[str, float]]:
+def _nodes(ray: ModuleType) -> list[dict[str, float]]:
     """The resources of each live node."""
     return [node["Resources"] for node in ray.nodes() if node["Alive"]]
 
 
 @contextlib.contextmanager
-def _connected(cluster: Ray, runs: Sequence[Run]) -> Iterator[Any]:
+def _connected(cluster: Ray, runs: Sequence[Run]) -> Iterator[ModuleType]:
     """Ray, connected to the cluster; workers get the code of this process."""
     address = cluster.address or os.environ.get("RAY_ADDRESS", "")
     _check_address(address)
@@ -422,7 +423,7 @@ def _connected(cluster: Ray, runs: Sequence[Run]) -> Iterator[Any]:
             over.set()
 
 
-def _import_ray(on_loopback: bool) -> Any:
+def _import_ray(on_loopback: bool) -> ModuleType:
     """Ray; a cluster that it starts may be for this machine only."""
     if on_loopback:
         # Read when Ray is imported. Off, as on a Mac, its servers listen on 127.0.0.1;

@@ -157,7 +157,7 @@ def _conclude(folder: Workdir) -> None:
         with workdir.writing(path):
             page = report.write(path)
         if folder.records:
-            _print_table(display, folder.records)
+            _print_table(folder)
         if not folder.num_new and not folder.failed:
             display.print("all runs were done before; nothing was run")
         display.print(f"report: {page}")
@@ -196,16 +196,17 @@ def _why_unsaved(path: str, record: Record) -> str:
     )
 
 
-def _print_table(display: Display, records: list[Record]) -> None:
+def _print_table(folder: Workdir) -> None:
+    """The accuracies of the cells, over all seeds that the page has, too."""
     from ffjax import report
 
     best: dict[str, float] = {}
-    for record in records:
+    for record in folder.records:
         best[record.cell] = max(record.accuracy, best.get(record.cell, 0.0))
     listed = sorted(best, key=lambda cell: best[cell], reverse=True)[:_MAX_LISTED]
-    shown = [record for record in records if record.cell in listed]
-    display.console.print(report.summary_table(shown))
+    shown = [record for record in folder.records if record.cell in listed]
+    folder.display.console.print(report.summary_table(shown, folder.path))
     if len(listed) < len(best):
-        display.print(
+        folder.display.print(
             f"the best {len(listed)} of {len(best)} cells; the report has all"
         )

@@ -33,6 +33,7 @@ OTHER = {
     "label_scale": {"label_scale": 1.0},
     "normalisation": {"normalisation": "rms"},
     "ensemble": {"ensemble": "later"},
+    "precision": {"precision": "bfloat16"},
     "train_limit": {"train_limit": 1000},
     "test_limit": {"test_limit": 1000},
     "valid_fraction": {"valid_fraction": 0.1},

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from typing import get_args
 
 import pytest
 from other_fields import OTHER, without
@@ -15,7 +16,7 @@ from ffjax import data, goodness
 from ffjax.config import spec
 from ffjax.config.spec import RunSpec, Way, make_spec
 from ffjax.errors import PARAMETERS, UserError
-from ffjax.model import evaluate, layer, pathway
+from ffjax.model import evaluate, layer, pathway, product
 from ffjax.paper import numbers
 from ffjax.training import objective, optimizer
 
@@ -142,8 +143,8 @@ def test_fit_takes_every_field_that_is_not_of_the_data():
     not_in_fit = {"trainer", "dataset", "train_limit", "test_limit", "valid_fraction"}
     assert {n for n in FIELDS if not spec.ABOUT[n].in_fit} == not_in_fit
     expected = [name for name in FIELDS if name not in not_in_fit]
-    own = ["images", "labels", "num_classes", "seed", "on_epochs"]
-    assert list(parameters) == [*own, *expected]
+    own = ["images", "labels", "num_classes", "validation_data", "eval_every", "seed"]
+    assert list(parameters) == [*own, "progress", "on_epochs", *expected]
     for name in expected:
         assert parameters[name].kind == inspect.Parameter.KEYWORD_ONLY
         assert f" {name} [" in (ffjax.fit.__doc__ or "")
@@ -167,6 +168,7 @@ def choices(name):
         ("schedule", optimizer.SCHEDULES),
         ("normalisation", pathway.NORMALISATIONS),
         ("ensemble", evaluate.ENSEMBLES),
+        ("precision", get_args(product.Precision)),
     ],
 )
 def test_choices_are_the_tables_of_the_code(name, table):
@@ -225,7 +227,7 @@ def test_kinds():
         bool,
     ]
     for name, default in spec.DEFAULTS.items():
-        if default is not None and name != "seeds":
+        if default is not None and type(default) is not tuple:
             assert spec.kind(name) is type(default), name
 
 
@@ -294,6 +296,8 @@ def test_a_spec_survives_json(name):
         ({"k_fraction": 1.1}, "k_fraction=1.1"),
         ({"width": 0}, "width=0: must be an integer >= 1"),
         ({"width": True}, "width=True"),
+        ({"width": 10**400}, "width=1000.*…: must be an integer >= 1, at most 10"),
+        ({"train_limit": 10**13}, "train_limit=10000000000000: must be an integer"),
         ({"num_layers": 0}, "num_layers=0"),
         ({"num_layers": 10**4}, "num_layers=10000: must be an integer from 1 to 1000"),
         ({"epochs": 0}, "epochs=0"),

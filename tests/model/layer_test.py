@@ -91,21 +91,6 @@ def test_label_at_the_output_shifts_only_what_is_measured(rng):
     np.testing.assert_allclose(measured, features + shift, atol=1e-6)
 
 
-@pytest.mark.parametrize("shape", [(7, 5), (3, 7, 5), (5,)])
-def test_the_gradient_of_the_product_is_that_of_a_plain_one(rng, shape):
-    x, kernel = rng.normal(size=shape), rng.normal(size=(5, 4))
-    weight = rng.normal(size=(*shape[:-1], 4))
-
-    def gradients(product):
-        def loss(x, kernel):
-            return jnp.sum(weight * jnp.sin(product(x, kernel)))
-
-        return jax.grad(loss, argnums=(0, 1))(jnp.asarray(x), jnp.asarray(kernel))
-
-    found, expected = gradients(layer._product), gradients(jnp.matmul)
-    chex.assert_trees_all_close(found, expected, rtol=1e-4, atol=1e-5)
-
-
 @pytest.mark.parametrize("site", ["none", "input", "output"])
 def test_a_gate_that_is_a_number_is_the_gate(rng, site):
     x = rng.normal(size=(5, 13)).astype(np.float32)

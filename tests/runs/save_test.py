@@ -139,6 +139,7 @@ def test_what_is_done_is_listed(tmp_path, trained, drawn):
 
 def test_a_network_that_cannot_be_written_is_named(tmp_path, real):
     folder = workdir.Workdir(str(tmp_path), [real.run], None, None)
+    workdir.prepare(str(tmp_path))
     (tmp_path / "networks").write_text("in the way")
     with pytest.raises(UserError, match="cannot write there"):
         folder.save_bytes(real.run, b"")

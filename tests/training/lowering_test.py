@@ -21,9 +21,9 @@ PROGRAMS = {
     "ffjax.model.evaluate.score_images": evaluate.score_images,
     "ffjax.training.backprop.score_images": backprop.score_images,
     "ffjax.training.backprop.train_epochs": backprop.train_epochs,
-    "ffjax.training.networks._advance": networks._advance,
-    "ffjax.training.networks._score_images": networks._score_images,
-    "ffjax.training.networks._train_epochs": networks._train_epochs,
+    "ffjax.training.networks.advance_members": networks.advance_members,
+    "ffjax.training.networks.score_members": networks.score_members,
+    "ffjax.training.networks.train_members": networks.train_members,
     "ffjax.training.program.train_epochs": program.train_epochs,
 }
 GROUPS = {1: [member(0)], 3: [member(0), member(1, norm_gate=True), member(2)]}
@@ -52,7 +52,7 @@ def lowered(monkeypatch):
 
         return instead
 
-    for name in ("_train_epochs", "_advance", "_score_images"):
+    for name in ("train_members", "advance_members", "score_members"):
         monkeypatch.setattr(networks, name, lowering(name))
     return names
 
@@ -89,17 +89,22 @@ def test_networks(toy, lowered, name, function, size):
     """First layer, the step to the next, later layer, evaluation; inputs recomputed."""
     arch = architecture(name, function)
     run(toy, arch, GROUPS[size])
-    assert lowered == ["_train_epochs", "_advance", "_train_epochs", "_score_images"]
+    assert lowered == [
+        "train_members",
+        "advance_members",
+        "train_members",
+        "score_members",
+    ]
     lowered.clear()
     networks.train_networks(arch, GROUPS[size], *toy, machine(0))
-    assert lowered == ["_train_epochs", "_train_epochs"]
+    assert lowered == ["train_members", "train_members"]
 
 
 @pytest.mark.parametrize("name", pathway.PATHWAYS)
 def test_the_step_between_later_layers(toy, lowered, name):
     arch = architecture(name, widths=(16, 12, 10))
     run(toy, arch, GROUPS[3])
-    assert lowered.count("_advance") == 2
+    assert lowered.count("advance_members") == 2
 
 
 @pytest.mark.parametrize("activation", layer.ACTIVATIONS)

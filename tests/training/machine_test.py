@@ -85,3 +85,18 @@ def test_compiled_programs_are_kept_unless_a_user_keeps_them(tmp_path, own):
     assert folder.startswith(str(tmp_path / ("own" if own else "home")))
     assert any((tmp_path / ("own" if own else "home")).rglob("*cache*"))
     assert (tmp_path / "home").exists() == (not own)
+
+
+def test_a_cpu_has_no_tensor_cores(monkeypatch):
+    cpu = machine.here(1)
+    machine.check_precision("float32", cpu)
+    machine.check_precision("bfloat16", cpu)
+    with pytest.raises(UserError, match="precision='tensorfloat32': needs a GPU"):
+        machine.check_precision("tensorfloat32", cpu)
+    for features, is_slow in (
+        (["flags : sse avx2"], True),
+        (["flags : amx_bf16"], False),
+    ):
+        monkeypatch.setattr(machine, "_cpu_features", lambda lines=features: lines)
+        assert bool(machine.precision_note("bfloat16", cpu)) == is_slow
+        assert machine.precision_note("float32", cpu) == ""

@@ -62,7 +62,7 @@ def _train_plainly(toy, arch, seed, training):
         width = inputs.shape[-1]
         state, losses = program.train_epochs(
             program.init_layer(arch, index, keys[0], width, training),
-            jnp.full(training.epochs, jnp.nan),
+            jnp.full(program.num_slots(training.epochs), jnp.nan),
             keys[1],
             Examples(inputs, jnp.asarray(labels)),
             Hyper(jnp.float32(training.learning_rate), jnp.float32(training.threshold)),
@@ -71,7 +71,8 @@ def _train_plainly(toy, arch, seed, training):
             program=Program(arch, index, training.as_program()),
         )
         own = jax.device_get((state.params, state.goodness_state))
-        layers.append(program.finish_layer(*own, np.asarray(losses)))
+        done = np.asarray(losses)[: training.epochs]
+        layers.append(program.finish_layer(*own, done))
         advance = jax.jit(lambda p, x, k=index: pathway.advance(arch, k, p, x))
         inputs = advance(state.params, inputs)
     return layers
@@ -121,7 +122,7 @@ def test_the_program_of_a_group_of_one_is_the_plain_one(name, index):
         state, jnp.zeros(6), key, Examples(inputs, labels), hyper, *span, program=of
     ).compile()
     stacked = jax.tree.map(lambda leaf: leaf[None], (state, jnp.zeros(6), key))
-    grouped = networks._train_epochs.lower(
+    grouped = networks.train_members.lower(
         *stacked,
         Examples(inputs[None] if index else inputs, labels),
         jax.tree.map(lambda leaf: leaf[None], hyper),
@@ -174,9 +175,9 @@ def test_members_differ_where_they_should(toy):
 def test_numbers_do_not_need_a_compilation_of_their_own(toy):
     arch = architecture(widths=(10, 9))
     _train(toy, arch, [member(0), member(1)])
-    count = networks._train_epochs._cache_size()
+    count = networks.train_members._cache_size()
     _train(toy, arch, [member(5, threshold=1.0), member(6, learning_rate=1e-4)])
-    assert networks._train_epochs._cache_size() == count
+    assert networks.train_members._cache_size() == count
 
 
 def test_a_member_that_diverges_leaves_the_others_alone(toy):
@@ -241,6 +242,25 @@ def test_a_divergence_is_kept_over_an_interruption(toy):
     )
     assert (finished, len(resumed)) == ([], 1)
     chex.assert_trees_all_equal(resumed, whole)
+
+
+# --- Looks ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", pathway.PATHWAYS)
+def test_a_look_at_the_networks_changes_nothing(toy, name):
+    arch = architecture(name)
+    seen = []
+    look = networks.Look(3, toy[0][:7], lambda *news: seen.append(news))
+    found = _train(toy, arch, DIFFERENT, look=look)
+    chex.assert_trees_all_equal(found, _train(toy, arch, DIFFERENT))
+    assert [news[:2] for news in seen] == [(0, 3), (0, 4), (1, 3), (1, 4)]
+    for layer, _, scores in seen:
+        assert [part.shape for part in scores] == [(7, layer + 2, 4)] * 3
+    devices = jax.local_devices()[:1]
+    last = networks.score_networks(arch, DIFFERENT, found, toy[0][:7], devices)
+    for shown, expected in zip(seen[-1][2], last, strict=True):
+        np.testing.assert_allclose(shown, expected, rtol=1e-5)
 
 
 # --- Memory --------------------------------------------------------------------------

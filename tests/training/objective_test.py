@@ -253,6 +253,6 @@ def test_one_program_a_layer(toy):
     hard = objective.Objective(negatives="hard", scale=1.5)
     arch = architecture(widths=(16,))
     train(toy, arch, objective=hard)
-    count = networks._train_epochs._cache_size()
+    count = networks.train_members._cache_size()
     train(toy, arch, objective=hard, learning_rate=1e-4, threshold=1.0)
-    assert networks._train_epochs._cache_size() == count
+    assert networks.train_members._cache_size() == count

@@ -6,6 +6,7 @@ import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from small_networks import architecture, train
 
@@ -35,28 +36,87 @@ def test_any_span_of_epochs_gives_the_same_result_with_a_schedule(toy):
     chex.assert_trees_all_equal(whole, parts)
 
 
+PARAMS = {"kernel": jnp.ones((2, 3)), "bias": jnp.ones(3)}
+
+
+def step(tx, grads, state, params, number):
+    """Step ``number`` of an optimiser, counted from 0."""
+    every = optimizer.bias_corrections(jnp.int32(number), 1)
+    corrections = jax.tree.map(lambda leaf: leaf[0], every)
+    return tx.update(grads, state, params, corrections=corrections)
+
+
 def test_weight_decay_shrinks_weights_but_not_biases():
-    params = {"kernel": jnp.ones((2, 3)), "bias": jnp.ones(3)}
-    tx = Optimizer(weight_decay=0.1).make(0.5, 1)
-    still = jax.tree.map(jnp.zeros_like, params)
-    updates, _ = tx.update(still, tx.init(params), params)
+    made = Optimizer(weight_decay=0.1)
+    still = jax.tree.map(jnp.zeros_like, PARAMS)
+    updates, _ = step(made.make(0.5, 1), still, made.init(PARAMS), PARAMS, 0)
     np.testing.assert_allclose(updates["kernel"], -0.05, rtol=1e-6)
     assert not updates["bias"].any()
 
 
-def test_the_learning_rate_may_be_a_traced_number():
-    params = {"kernel": jnp.ones((2, 3)), "bias": jnp.ones(3)}
-    still = jax.tree.map(jnp.ones_like, params)
-    for schedule in optimizer.SCHEDULES:
-        made = Optimizer(schedule)
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+def test_it_is_adam_to_the_bit(rng, decay):
+    """As compiled programs, which is how layers are trained."""
+    made, rate, num_steps = Optimizer(weight_decay=decay), 0.01, 30
+    tx = made.make(rate, num_steps)
+    plain = optax.adam(rate)
+    if decay:
+        mask = {"kernel": True, "bias": False}
+        plain = optax.adamw(rate, weight_decay=decay, mask=mask)
+    all_grads = jax.tree.map(
+        lambda leaf: jnp.asarray(
+            rng.normal(size=(num_steps, *leaf.shape)), jnp.float32
+        ),
+        PARAMS,
+    )
 
-        def step(rate, made=made):
-            return made.make(rate, 4).update(still, made.init(params), params)[0]
+    def run(update, state):
+        def one(carry, batch):
+            params, state = carry
+            grads, corrections = batch
+            updates, state = update(grads, state, params, corrections)
+            return (optax.apply_updates(params, updates), state), updates
 
-        found = jax.jit(step)(jnp.float32(0.5))
-        chex.assert_trees_all_close(found, step(0.5), rtol=1e-6)
-        # Adam's first step has the length of the learning rate.
-        np.testing.assert_allclose(found["bias"], -0.5, rtol=1e-5)
+        batches = (all_grads, optimizer.bias_corrections(jnp.int32(0), num_steps))
+        return jax.lax.scan(one, (PARAMS, state), batches)[1]
+
+    found = jax.jit(
+        lambda state: run(
+            lambda g, s, p, corrections: tx.update(g, s, p, corrections=corrections),
+            state,
+        )
+    )(made.init(PARAMS))
+    expected = jax.jit(
+        lambda state: run(lambda g, s, p, _: plain.update(g, s, p), state)
+    )(plain.init(PARAMS))
+    chex.assert_trees_all_equal(found, expected)
+
+
+def test_corrections_go_on_from_epoch_to_epoch():
+    first, second = (
+        np.concatenate(parts)
+        for parts in zip(
+            *(optimizer.bias_corrections(jnp.int32(epoch), 4) for epoch in range(3)),
+            strict=True,
+        )
+    )
+    steps = np.arange(1, 13)
+    np.testing.assert_allclose(first, 1 - 0.9**steps, rtol=1e-6)
+    np.testing.assert_allclose(second, 1 - 0.999**steps, rtol=1e-3)
+
+
+@pytest.mark.parametrize("schedule", optimizer.SCHEDULES)
+def test_the_learning_rate_may_be_a_traced_number(schedule):
+    made = Optimizer(schedule)
+    ones = jax.tree.map(jnp.ones_like, PARAMS)
+
+    def first(rate):
+        return step(made.make(rate, 4), ones, made.init(PARAMS), PARAMS, 0)[0]
+
+    found = jax.jit(first)(jnp.float32(0.5))
+    chex.assert_trees_all_close(found, first(0.5), rtol=1e-6)
+    # Adam's first step has the length of the learning rate.
+    np.testing.assert_allclose(found["bias"], -0.5, rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -79,6 +139,15 @@ def test_numbers_are_no_part_of_the_program(other):
 def test_the_rest_is_compiled_in(other):
     assert Training(**other).as_program() != Training().as_program()
     hash(Training(**other))
+
+
+@pytest.mark.parametrize("schedule", optimizer.SCHEDULES)
+def test_the_number_of_epochs_is_a_part_of_schedules_alone(schedule):
+    short, long = (
+        Training(epochs=epochs, optimizer=Optimizer(schedule)).as_program()
+        for epochs in (5, 6)
+    )
+    assert (short == long) == (schedule == "constant")
 
 
 def test_every_field_of_a_training_is_tried_above():

@@ -120,20 +120,65 @@ def test_stored_and_recomputed_inputs_agree_to_rounding(toy):
 def test_one_compilation_per_shape(toy):
     arch = architecture()
     train(toy, arch)
-    count = networks._train_epochs._cache_size()
+    count = networks.train_members._cache_size()
     train(toy, arch, seed=9, learning_rate=1e-4, threshold=1.0)
-    assert networks._train_epochs._cache_size() == count
+    assert networks.train_members._cache_size() == count
     train(toy, architecture(widths=(16,)), batch_size=10)
-    assert networks._train_epochs._cache_size() == count + 1
+    assert networks.train_members._cache_size() == count + 1
+
+
+def test_trainings_of_different_lengths_share_a_program(toy):
+    arch = architecture(widths=(11,))
+    (long,) = train(toy, arch, epochs=6)
+    count = networks.train_members._cache_size()
+    (short,) = train(toy, arch, epochs=3)
+    assert networks.train_members._cache_size() == count
+    assert (len(short.losses), len(long.losses)) == (3, 6)
+    np.testing.assert_array_equal(short.losses, long.losses[:3])
+
+
+@pytest.mark.parametrize(
+    ("epochs", "slots"), [(1, 64), (64, 64), (65, 128), (128, 128), (10**6, 2**20)]
+)
+def test_room_for_losses(epochs, slots):
+    assert program.num_slots(epochs) == slots
+
+
+@pytest.mark.parametrize("has_report", [False, True])
+@pytest.mark.parametrize(
+    ("every", "expected"), [(1, [1, 2, 3, 4, 5]), (2, [2, 4, 5]), (9, [5])]
+)
+def test_stops_are_where_they_should_be(every, expected, has_report):
+    """Whatever the spans between them: a program that counts its epochs."""
+    spans, seen, told = [], [], []
+
+    def span(state, losses, first, last):
+        spans.append((int(first), int(last)))
+        return state + (last - first), losses.at[first:last].set(1.0)
+
+    stops = program.Stops(
+        every, lambda epochs, state: seen.append((epochs, int(state)))
+    )
+    report = (lambda losses: told.append(len(losses))) if has_report else None
+    losses = jnp.full(64, jnp.nan)
+    state, done = program.run_epochs(span, jnp.int32(0), losses, 5, report, stops)
+    assert int(state) == 5
+    assert done.shape == (5,)
+    assert seen == [(epoch, epoch) for epoch in expected]
+    assert [first for first, _ in spans] == [0, *(last for _, last in spans[:-1])]
+    assert told == ([last for _, last in spans] if has_report else [])
 
 
 @pytest.mark.parametrize("name", pathway.PATHWAYS)
 def test_a_deep_network_compiles_no_more_than_one_of_two_layers(toy, name):
     train(toy, architecture(name, widths=(9, 9)))
-    counts = networks._train_epochs._cache_size(), networks._advance._cache_size()
+    counts = (
+        networks.train_members._cache_size(),
+        networks.advance_members._cache_size(),
+    )
     layers = train(toy, architecture(name, widths=(9, 9, 9, 9)))
     # Going on from a later layer than the first is the one thing that is new.
-    found = networks._train_epochs._cache_size(), networks._advance._cache_size()
+    found = networks.train_members._cache_size(), networks.advance_members._cache_size()
     assert found == (counts[0], counts[1] + 1)
     assert len({float(layer.losses[-1]) for layer in layers}) == 4
 
