@@ -34,7 +34,7 @@ def run(main: Callable[[], int], define_flags: Callable[[list[str]], None]) -> N
 
     def parse(argv: list[str]) -> list[str]:
         try:
-            argv = _with_seeds_spelled(argv)
+            argv = with_seeds_spelled(argv)
             _check_config_arguments(argv)
             define_flags(argv)
             if {"--help", "-help", "-h"} & set(argv[1:]):
@@ -141,7 +141,7 @@ def _check_config_arguments(argv: list[str]) -> None:
             spec.check_name(re.sub(r"\[.*", "", name.partition(".")[2]))
 
 
-def _with_seeds_spelled(argv: list[str]) -> list[str]:
+def with_seeds_spelled(argv: list[str]) -> list[str]:
     """The arguments with ``--config.seeds=1-3,7`` as ``--config.seeds=1,2,3,7``."""
     spelled = []
     for position, argument in enumerate(argv):

@@ -97,7 +97,8 @@ class ForwardForwardClassifier(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: ArrayLike) -> np.ndarray:
         """The label of highest total goodness of each row, (N,)."""
-        return self.classes_[np.argmax(self._scores(X), axis=-1)]
+        scores = self._scores(X)
+        return self.classes_[np.argmax(scores, axis=-1)]
 
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """The softmax of the total goodness over the labels, (N, C).

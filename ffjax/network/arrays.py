@@ -29,6 +29,21 @@ def check_images(name: str, images: ArrayLike) -> np.ndarray:
     return array
 
 
+def statistics(
+    name: str, images: np.ndarray
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """``data.statistics``; a UserError where the values are too large for them."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, std = data.statistics(images)
+    if not np.isfinite([*mean, *std]).all():
+        largest = float(np.abs(images.astype(np.float64)).max())
+        raise UserError(
+            f"{name}: holds values of up to {largest:g}; their mean and standard "
+            "deviation must be finite"
+        )
+    return mean, std
+
+
 def normalise(
     name: str, images: np.ndarray, mean: tuple[float, ...], std: tuple[float, ...]
 ) -> np.ndarray:

@@ -132,8 +132,7 @@ def _prepare(
     # The values decide the order, so that equal images give equal networks.
     codes = arrays.encode("labels", given, classes)
     checked, codes = data.in_order(checked, codes)
-    with np.errstate(over="ignore", invalid="ignore"):
-        mean, std = data.statistics(checked)
+    mean, std = arrays.statistics("images", checked)
     flat = arrays.normalise("images", checked, mean, std)
     arch = build.architecture(spec, len(classes))
     names = tuple(map(str, classes))
@@ -184,8 +183,14 @@ def _reporting(
     # The display of the command; the runs are built on top of networks otherwise.
     from ffjax.runs.display import Display
 
-    # In a notebook plain lines, not an output cell for each.
-    console = rich.console.Console(highlight=False, soft_wrap=True, force_jupyter=False)
+    # A notebook passes for a terminal, but shows each state of a bar below the last.
+    is_notebook = rich.console.Console().is_jupyter
+    console = rich.console.Console(
+        highlight=False,
+        soft_wrap=True,
+        force_jupyter=False,
+        force_terminal=False if is_notebook else None,
+    )
     with Display(1, console=console) as display:
         display.start_run("", spec.num_stages, spec.epochs, 1.0)
 
