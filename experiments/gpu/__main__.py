@@ -34,7 +34,9 @@ def define_flags(argv: list[str]) -> None:
     )
     flags.DEFINE_bool("list", False, "Print the programs and compile none.")
     for name in (*_WORDS, *_NUMBERS):
-        flags.DEFINE_list(name, [], f"Only the programs with this {name}; all if empty.")
+        flags.DEFINE_list(
+            name, [], f"Only the programs with this {name}; all if empty."
+        )
 
 
 def main() -> int:

@@ -266,7 +266,7 @@ def lower(case: Case, card: str) -> Any:
 
 
 def digest(lowered: Any, card: str) -> str:
-    """A short name for a program and all that makes its row: equal rows, equal names."""
+    """A short name for a program and for all else that makes its row."""
     parts = [lowered.as_text(), card, importlib.metadata.version("jax")]
     parts += [pathlib.Path(read.__file__).read_text()]
     return hashlib.sha256("".join(parts).encode()).hexdigest()[:16]
@@ -279,7 +279,9 @@ def source() -> str:
     files = [
         file
         for name in _SOURCES
-        for file in ([root / name] if "." in name else sorted(root.glob(f"{name}/*.py")))
+        for file in (
+            [root / name] if "." in name else sorted(root.glob(f"{name}/*.py"))
+        )
     ]
     files += [pathlib.Path(__file__), pathlib.Path(read.__file__)]
     content = b"".join(file.read_bytes() for file in files)

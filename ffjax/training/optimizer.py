@@ -105,8 +105,9 @@ def _scale_by_adam() -> optax.GradientTransformationExtraArgs:
         first = optax.tree.update_moment(updates, state.first, _DECAYS[0], 1)
         second = optax.tree.update_moment(updates, state.second, _DECAYS[1], 2)
         scaled = jax.tree.map(
-            lambda m, v: (m / corrections.first)
-            / (jnp.sqrt(v / corrections.second) + _EPS),
+            lambda m, v: (
+                (m / corrections.first) / (jnp.sqrt(v / corrections.second) + _EPS)
+            ),
             first,
             second,
         )
