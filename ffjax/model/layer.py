@@ -81,8 +81,8 @@ class Layer(nn.Module):
         if self.label_site == "input":
             x, amplitude = x[..., :-1], x[..., -1:].astype(jnp.float32)
             fan_in = x.shape[-1] + self.num_classes
-            shift = self._shift(label, fan_in, is_alone)
-            before = _add(self._dense(x, fan_in), shift, amplitude)
+            before = self._dense(x, fan_in)  # first: its weights are drawn first
+            before = _add(before, self._shift(label, fan_in, is_alone), amplitude)
         else:
             before = self._dense(x, fan_in=x.shape[-1])
         h = ACTIVATIONS[self.activation](before)
