@@ -18,6 +18,8 @@ from absl import app, flags
 from ffjax.config import cells, spec
 from ffjax.errors import UserError, shown
 
+_MOST_SEEDS = 100_000  # in a range
+
 # What a terminal without these characters shows instead.
 _PLAIN = {"·": "-", "…": "...", "–": "-", "—": "-", "×": "x"}  # noqa: RUF001
 
@@ -32,6 +34,7 @@ def run(main: Callable[[], int], define_flags: Callable[[list[str]], None]) -> N
 
     def parse(argv: list[str]) -> list[str]:
         try:
+            argv = _with_seeds_spelled(argv)
             _check_config_arguments(argv)
             define_flags(argv)
             if {"--help", "-help", "-h"} & set(argv[1:]):
@@ -136,6 +139,37 @@ def _check_config_arguments(argv: list[str]) -> None:
             load_config(value)
         else:
             spec.check_name(re.sub(r"\[.*", "", name.partition(".")[2]))
+
+
+def _with_seeds_spelled(argv: list[str]) -> list[str]:
+    """The arguments with ``--config.seeds=1-3,7`` as ``--config.seeds=1,2,3,7``."""
+    spelled = []
+    for position, argument in enumerate(argv):
+        flag, equals, value = argument.partition("=")
+        if equals and flag.lstrip("-") == "config.seeds":
+            spelled.append(f"{flag}={_spell_seeds(value)}")
+        elif position and argv[position - 1].lstrip("-") == "config.seeds":
+            spelled.append(_spell_seeds(argument))
+        else:
+            spelled.append(argument)
+    return spelled
+
+
+def _spell_seeds(text: str) -> str:
+    parts = []
+    for part in text.split(","):
+        span = re.fullmatch(r"\s*(\d{1,10})-(\d{1,10})\s*", part)
+        if span is None:
+            parts.append(part)
+            continue
+        first, last = map(int, span.groups())
+        if not first <= last < first + _MOST_SEEDS:
+            raise UserError(
+                f"seeds={text!r}: a range is from a seed to a larger one, such as 1-5, "
+                f"at most {_MOST_SEEDS} of them"
+            )
+        parts += map(str, range(first, last + 1))
+    return ",".join(parts)
 
 
 def _config_arguments(argv: list[str]) -> Iterator[tuple[str, str]]:

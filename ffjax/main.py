@@ -12,7 +12,7 @@ from ml_collections import config_flags
 from ffjax import cli, config
 from ffjax.config import cells as cells_lib
 from ffjax.config import spec
-from ffjax.runs import cost, order, ray_cluster
+from ffjax.runs import cost, order, ray_cluster, workdir
 from ffjax.runs.run import run
 from ffjax.training import machine
 
@@ -22,9 +22,14 @@ _DEMO = pathlib.Path(__file__).with_name("demo.py")
 def define_flags(argv: list[str]) -> None:
     """The flags of this command."""
     flags.DEFINE_string("workdir", "", "Folder for results [runs/NAME OF THE CONFIG].")
-    flags.DEFINE_bool("list", False, "Print the cells' ids and run nothing.")
+    flags.DEFINE_bool(
+        "list", False, "Print the cells' ids, which are done, and run nothing."
+    )
+    flags.DEFINE_bool("save", False, "Keep networks, in WORKDIR/networks.")
+    flags.DEFINE_bool("tensorboard", False, "Event files, in WORKDIR/tensorboard.")
     flags.DEFINE_string("shard", "", "i/n: the i-th of n parts, for as many machines.")
     ray_cluster.define_flags()
+    flags.adopt_module_key_flags(ray_cluster)  # so that --help lists them
     config_flags.DEFINE_config_file(
         "config",
         str(_DEMO),
@@ -45,19 +50,22 @@ def main() -> int:
     cells = config.expand(plain, overrides)
     if values.shard:
         cells = order.shard(cells, *order.parse_shard(values.shard))
-    if values.list or not cells:
-        print(*[cell.id for cell in cells], cost.describe(cells), sep="\n")
-        return 0
     path, _, section = config_flags.get_config_filename(flag).partition(":")
     name = "-".join(filter(None, (pathlib.Path(path).stem, section)))
+    folder = values.workdir or f"runs/{name}"
+    if values.list or not cells:
+        print(*workdir.listed(folder, cells), cost.describe(cells), sep="\n")
+        return 0
     machine.use_compilation_cache()
     return run(
         cells,
-        values.workdir or f"runs/{name}",
+        folder,
         cells_lib.way(plain, overrides),
         ray=ray_cluster.from_flags(),
         arguments=sys.argv[1:],
         is_grid=bool(plain.get("grid")),
+        save=values.save,
+        tensorboard=values.tensorboard,
     )
 
 

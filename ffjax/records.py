@@ -93,6 +93,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
       goodness_source: hash of the source of a user's own goodness function.
       finished: when, in UTC.
       curve: accuracies during training, if ``eval_every`` asked for them.
+      network: the file of the network in the workdir, if ``--save`` asked for it.
     """
 
     cell: str
@@ -120,6 +121,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     goodness_source: str = ""
     finished: str = ""
     curve: Curve | None = None
+    network: str = ""
 
     @property
     def name(self) -> str:

@@ -127,7 +127,7 @@ def test_an_argument_of_fit(toy, name, value):
 
 # Fields of a run, on the command line.
 
-_TEXT_VALUES = ["nosuch", "", "nan", "inf", "-1", "1.5", "1e308", "9" * 5000, "[1]"]
+_TEXT_VALUES = ["nosuch", "", "nan", "inf", "-1", "1.5", "1e308", "9" * 5000, "[-1]"]
 
 
 def _parsed(name, text):

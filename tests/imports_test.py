@@ -26,6 +26,7 @@ ORDER = [
     "paper",
     "records",
     "network",
+    "sklearn",
     "report",
     "runs",
     "cli",

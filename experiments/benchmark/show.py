@@ -17,6 +17,7 @@ from rich import box, console, table
 
 from experiments.benchmark import cases
 from ffjax import atomic
+from ffjax.paper import names
 
 matplotlib.use("Agg")
 
@@ -405,8 +406,8 @@ def notes(measured: Measured) -> list[str]:
         f"{machine['threads']}; {versions}.",
         f"Size {size['name']}: {size['num_layers']}x{size['width']}, GELU, batches of "
         f"{size['batch_size']}, {size['num_images']:,} images an epoch, "
-        f"{size['rounds']} rounds, {measured['seconds'] / 60:.1f} minutes. Medians ± "
-        "half the range.",
+        f"{names.count(size['rounds'], 'round')}, {measured['seconds'] / 60:.1f} "
+        "minutes. Medians ± half the range.",
         "PyTorch: the paper's recipe, lower layers recomputed at every step. ffjax: "
         f"with a {cases.EPOCHS}th of the time for its inputs, computed once for "
         f"{cases.EPOCHS} epochs. Products: x W and x' g of the layer alone, in XLA.",
@@ -487,15 +488,15 @@ def _chart(measured: Measured) -> bytes:
 
 def _draw_networks(axis: Axes, measured: Measured, pathway: str) -> None:
     rows = _where(measured["training"], pathway=pathway)
-    names = [goodness for _, goodness in _networks(rows)]
+    functions = [goodness for _, goodness in _networks(rows)]
     for place, name in enumerate(_NAMES):
-        samples = [totals(_where(rows, goodness=g), name) for g in names]
+        samples = [totals(_where(rows, goodness=g), name) for g in functions]
         middles = [statistics.median(s) for s in samples]
         errors = [
             [m - min(s) for m, s in zip(middles, samples, strict=True)],
             [max(s) - m for m, s in zip(middles, samples, strict=True)],
         ]
-        positions = [i + (place - 1) * 0.27 for i in range(len(names))]
+        positions = [i + (place - 1) * 0.27 for i in range(len(functions))]
         bars = axis.barh(
             positions,
             middles,
@@ -507,7 +508,7 @@ def _draw_networks(axis: Axes, measured: Measured, pathway: str) -> None:
         )
         texts = [f"{m:.2g}" if m < 1 else f"{m:.1f}" for m in middles]
         axis.bar_label(bars, texts, padding=4, fontsize=8)
-    axis.set_yticks(range(len(names)), names)
+    axis.set_yticks(range(len(functions)), functions)
     axis.invert_yaxis()
     axis.margins(x=0.12, y=0.01)
     layers, width = measured["size"]["num_layers"], measured["size"]["width"]

@@ -89,7 +89,7 @@ _PART = number(lambda value: 0 <= value < 1, "a number in [0, 1)")
 SEED = integer(0, 2**32 - 1, words="an integer from 0 to 2**32 - 1")
 _SEEDS = Domain(
     lambda value: isinstance(value, tuple | list) and all(map(SEED.allows, value)),
-    "integers >= 0, separated by commas",
+    "integers >= 0, separated by commas, or ranges such as 1-5",
 )
 _WIDTHS = Domain(
     lambda value: (
@@ -197,6 +197,7 @@ class Way:
     data_dir: str = _field("", "way", _TEXT, "a folder with prepared TFDS datasets or the official files")
     group_size: int = _field(0, "way", integer(0, words="an integer >= 0 (0 = automatic)"), "how many runs to train in one program")
     num_devices: int = _field(0, "way", _LIMIT, "how many of this machine's devices to use")
+    eval_every: int = _field(0, "way", integer(0, words="an integer >= 0 (0 = never)"), "epochs of a layer between two evaluations on validation images, or on test images if there are none")
     order: str = _field("program", "way", _ORDERS, "what runs first: by shared programs, or by the paper's numbers settled per hour")
 # fmt: on
 

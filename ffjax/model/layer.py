@@ -135,8 +135,10 @@ def _add_one_by_one(h: jax.Array, shift: jax.Array, factor: jax.Array | float):
     return jnp.stack([h + factor * one for one in shift])
 
 
-def _add_broadcast(h: jax.Array, shift: jax.Array, factor: jax.Array):
-    return h[None] + (factor[None] if factor.ndim else factor) * shift
+def _add_broadcast(h: jax.Array, shift: jax.Array, factor: jax.Array | float):
+    if jnp.ndim(factor):
+        factor = jnp.expand_dims(factor, 0)
+    return h[None] + factor * shift
 
 
 def _uniform(fan_in: int) -> nn.initializers.Initializer:

@@ -94,16 +94,14 @@ def header(parts: Parts) -> bytes:
     """All of a network but its tensors, as JSON."""
     arch = parts.arch
     definition = arch.goodness.definition
-    own = {}
-    if not definition.is_built_in:
-        source = goodness.source_hash(definition) or ""
-        own = {"module": definition.fn.__module__, "source": source}
+    module = "" if definition.is_built_in else definition.fn.__module__
     if arch.norm_gate is None:
         raise ValueError("a network alone knows whether it has a norm gate")
     return msgspec.json.encode(
         _Header(
             **msgspec.structs.asdict(parts.facts),
-            **own,
+            module=module,
+            source=goodness.source_hash(definition) or "",
             pathway=cast(Literal["standard", "ffcl"], arch.pathway),
             goodness=definition.name,
             goodness_params=dict(arch.goodness.params),

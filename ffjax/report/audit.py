@@ -196,8 +196,9 @@ def _indexed(cells: Iterable[Cell]) -> dict[_Key, list[Cell]]:
 
 
 def _units(size: str) -> int:
+    """Of all layers: of 4x2000 as of 2000-2000-2000-2000."""
     layers, _, width = size.partition("x")
-    return int(layers) * int(width)
+    return int(layers) * int(width) if width else sum(map(int, size.split("-")))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -207,6 +208,7 @@ class _Line:
     text: str
     passed: bool | None  # None: undecided
     margin: float
+    quiet: bool = False  # not shown if it passed
 
     @property
     def marked(self) -> str:
@@ -233,15 +235,25 @@ class Finding:
         """A comparison that needs no spread."""
         self._lines.append(_Line(text, passed, margin))
 
-    def within(self, value: Value, low: float, high: float, text: str) -> None:
-        """Whether a value is between two bounds, clear of both by its spread."""
+    def within(
+        self, value: Value, low: float, high: float, text: str, *, quiet: bool = False
+    ) -> None:
+        """Whether a value is between two bounds, clear of both by its spread.
+
+        Args:
+          value: what is compared.
+          low: a bound.
+          high: a bound.
+          text: what the reader sees.
+          quiet: whether the reader sees it only if it did not pass.
+        """
         margin = min(value.number - low, high - value.number)
+        passed = margin > 0
         if value.spread is None:
             self._has_single_seed = True
         elif abs(margin) <= value.spread:
-            self._lines.append(_Line(text, None, margin))
-            return
-        self._lines.append(_Line(text, margin > 0, margin))
+            passed = None
+        self._lines.append(_Line(text, passed, margin, quiet))
 
     def compare(
         self,
@@ -328,7 +340,8 @@ class Finding:
     def numbers(self) -> list[str]:
         """What speaks against the claim, remarks, then the rest, closest first."""
         order = {False: 0, None: 1, True: 2}
-        lines = sorted(self._lines, key=lambda line: (order[line.passed], line.margin))
+        lines = [line for line in self._lines if not (line.quiet and line.passed)]
+        lines.sort(key=lambda line: (order[line.passed], line.margin))
         texts = [line.marked for line in lines]
         first = sum(not line.passed for line in lines)
         return [*texts[:first], *self._remarks, *texts[first:]]

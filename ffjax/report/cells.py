@@ -99,8 +99,12 @@ class Reference:
     @property
     def text(self) -> str:
         """The number and, if it is of another run, what differs."""
-        number = f"{self.row.accuracy:.2f}"
-        return f"({number}: {self.differs})" if self.differs else number
+        return f"({self.number}: {self.differs})" if self.differs else self.number
+
+    @property
+    def number(self) -> str:
+        """The number alone."""
+        return f"{self.row.accuracy:.2f}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,13 +127,22 @@ class Setting:
         )
 
     @functools.cached_property
-    def text(self) -> str:
-        """Dataset, size and epochs, and every other field that is not the paper's."""
+    def title(self) -> str:
+        """Dataset, size and epochs."""
         spec = self.spec
-        parts = [names.label(spec.dataset), spec.size]
-        parts += [names.count(spec.epochs, "epoch")]
-        other = {k: v for k, v in differing(spec).items() if k != "epochs"}
-        return ", ".join([*parts, *(names.setting(*item) for item in other.items())])
+        epochs = names.count(spec.epochs, "epoch")
+        return f"{names.label(spec.dataset)}, {spec.size}, {epochs}"
+
+    @functools.cached_property
+    def rest(self) -> str:
+        """Every other field that is not the paper's; "" if there is none."""
+        other = {k: v for k, v in differing(self.spec).items() if k != "epochs"}
+        return ", ".join(names.setting(*item) for item in other.items())
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        return ", ".join(filter(None, (self.title, self.rest)))
 
 
 def differing(spec: RunSpec) -> dict[str, Any]:
@@ -204,22 +217,18 @@ def best(cells: Iterable[Cell]) -> Cell | None:
 
 
 def _differences(row: Row, spec: RunSpec) -> str:
-    """What the paper's run has that ours has not."""
-    theirs = spec_of(row)
-    parts = []
+    """What the paper's run has that ours has not; small things only if alone."""
+    large = []
     if row.dataset != spec.dataset:
-        parts.append(names.label(row.dataset))
+        large.append(names.label(row.dataset))
     if row.goodness != spec.goodness:
-        parts.append(names.label(row.goodness))
+        large.append(names.label(row.goodness))
     if row.size != spec.size:
-        parts.append(row.size)
-    for name in differing(spec):
-        default = spec_lib.DEFAULTS[name]
-        parts.append(
-            names.count(default, "epoch")
-            if name == "epochs"
-            else names.setting(name, default)
-        )
-    if row.norm_gate is not None and theirs.norm_gate != spec.norm_gate:
-        parts.append("norm gate" if theirs.norm_gate else "no norm gate")
-    return ", ".join(parts) or "another run"
+        large.append(row.size)
+    other = {name: spec_lib.DEFAULTS[name] for name in differing(spec)}
+    if epochs := other.pop("epochs", None):
+        large.append(names.count(epochs, "epoch"))
+    small = [names.setting(*item) for item in other.items()]
+    if row.norm_gate is not None and row.norm_gate != spec.norm_gate:
+        small.append("norm gate" if row.norm_gate else "no norm gate")
+    return ", ".join(large or small) or "another run"

@@ -13,9 +13,9 @@ from ffjax.report import cells as cells_lib
 from ffjax.report import tables
 from ffjax.report.cells import Cell, Setting
 
-_MAX_POINTS = 120  # of a learning curve; more cannot be seen
+_MAX_POINTS = 120  # of a curve over all layers; more cannot be seen
 _OUTLIER = 0.55  # of a curve's highest point: what is lower may be cut off
-_MAX_SERIES = 8  # lines in a chart; more cannot be told apart
+_MAX_SERIES = 8  # lines in a chart; more cannot be distinguished
 
 Point = tuple[float, float, float | None]  # x, y and the spread of y
 
@@ -105,9 +105,19 @@ class HeatMap:
 
 @dataclasses.dataclass(frozen=True)
 class Charts:
-    """All charts of a setting."""
+    """All charts of a setting.
+
+    Attributes:
+      bars: the best of each goodness function.
+      paper_run: what the paper's numbers beside most bars are of, if of another run.
+      sweeps: over a parameter.
+      heat: goodness x activation.
+      layers: each layer alone.
+      losses: learning curves.
+    """
 
     bars: list[Bars]
+    paper_run: str
     sweeps: list[Chart]
     heat: list[HeatMap]
     layers: list[Chart]
@@ -116,12 +126,16 @@ class Charts:
 
 def build(setting: Setting, cells: list[Cell]) -> Charts:
     """The charts of a setting."""
+    bars = _bars(cells)
+    known = [bar.cell.reference for line in bars for bar in line.bars]
+    runs = [reference.differs for reference in known if reference]
     return Charts(
-        bars=_bars(cells),
+        bars=bars,
+        paper_run=statistics.mode(runs) if runs else "",
         sweeps=_sweeps(setting, cells),
         heat=_heat_maps(cells),
         layers=_layer_charts(cells),
-        losses=_loss_charts(cells),
+        losses=[*_loss_charts(cells), *_accuracy_charts(cells)],
     )
 
 
@@ -308,11 +322,12 @@ def _loss_charts(cells: list[Cell]) -> list[Chart]:
         for i, cell in enumerate(_champions(cells, pathway)[:_MAX_SERIES]):
             points: list[Point] = []
             ends: list[int] = []
-            for layer in cell.runs[0].losses:
+            losses = cell.runs[0].losses
+            for layer in losses:
                 start = ends[-1] if ends else 0
                 points += [
                     (start + epoch, rounded(loss), None)
-                    for epoch, loss in thinned(layer, _MAX_POINTS)
+                    for epoch, loss in thinned(layer, _MAX_POINTS // len(losses) or 1)
                     if loss is not None
                 ]
                 ends.append(start + len(layer))
@@ -324,6 +339,29 @@ def _loss_charts(cells: list[Cell]) -> list[Chart]:
                 "epoch, layer after layer",
             )
             charts.append(Chart(title, x, "loss", series, "loss", marks=marks))
+    return charts
+
+
+def _accuracy_charts(cells: list[Cell]) -> list[Chart]:
+    """The ensemble's accuracy during training, where ``eval_every`` asked for it."""
+    charts = []
+    for pathway in _pathways(cells):
+        series, images = [], set()
+        for i, cell in enumerate(_champions(cells, pathway)[:_MAX_SERIES]):
+            run = cell.runs[0]
+            if run.curve is None:
+                continue
+            images.add(run.curve.images)
+            points: list[Point] = [
+                (point.layer * run.spec.epochs + point.epochs, point.ensemble, None)
+                for point in run.curve.points
+                if point.ensemble is not None
+            ]
+            series.append(Series(names.goodness(cell.spec), i, points))
+        if any(len(line.points) > 1 for line in series):
+            title = f"Accuracy of the layers so far, {names.label(pathway)}"
+            x, y = "epoch, layer after layer", f"{' or '.join(images)} accuracy (%)"
+            charts.append(Chart(title, x, y, series, "layers"))
     return charts
 
 

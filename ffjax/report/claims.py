@@ -102,14 +102,14 @@ def _check_points(
         if left and right:
             shore = min(_top(left), _top(right), key=lambda top: top.number)
             depth = shore - value
-            above = f"highest on the lower side {shore.number:.2f}"
-            finding.within(depth, -math.inf, WIGGLE, f"{at}, {above}")
+            text = f"{at}, in a valley: up to {shore.number:.2f} on both sides"
+            finding.within(depth, -math.inf, WIGGLE, text, quiet=True)
             continue
         peak = _top(left + right)
         end = "first" if right else "last"
         if is_whole or peak.number > value.number:
-            text = f"{at} ({end} point), peak {peak.number:.2f}"
-            finding.within(peak - value, 0.0, math.inf, text)
+            text = f"{at} at the {end} point, elsewhere at most {peak.number:.2f}"
+            finding.within(peak - value, 0.0, math.inf, text, quiet=True)
         else:  # the peak may be at a point that has not been run
             finding.miss(f"a point beyond the {end} of {name}")
 

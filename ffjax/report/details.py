@@ -5,9 +5,9 @@ rounded to what a chart can show. Nothing here imports jax.
 """
 
 import base64
-import dataclasses
 import json
 import zlib
+from collections.abc import Mapping
 from typing import Any, TypedDict
 
 import msgspec
@@ -16,12 +16,11 @@ from ffjax.config import spec as spec_lib
 from ffjax.config.spec import RunSpec
 from ffjax.paper import names
 from ffjax.records import Record
-from ffjax.report import cells as cells_lib
 from ffjax.report import charts as charts_lib
-from ffjax.report.cells import Cell
+from ffjax.report.cells import Cell, Setting
 
 _FIELDS = spec_lib.names("method", "size", "setting")
-_MOST_POINTS, _LEAST_POINTS = 60, 20  # of a layer's loss
+_MOST_POINTS, _LEAST_POINTS = 60, 16  # of a layer's loss
 _MANY_POINTS = 60_000  # of a layer's loss, over all runs
 
 
@@ -67,17 +66,28 @@ class Data(TypedDict):
     defaults: dict[str, str]
 
 
-def packed(cells: list[Cell], charts: list[charts_lib.Chart]) -> str:
-    """The page's data as base64 of gzip of JSON."""
+def packed(
+    cells: list[Cell],
+    groups: Mapping[Setting, list[Cell]],
+    charts: list[charts_lib.Chart],
+) -> str:
+    """The page's data as base64 of gzip of JSON.
+
+    Args:
+      cells: in the order of their numbers on the page.
+      groups: the same by setting.
+      charts: in the order of their numbers on the page.
+    """
     num_runs = sum(len(cell.runs) for cell in cells)
     points = max(_LEAST_POINTS, min(_MOST_POINTS, _MANY_POINTS // max(num_runs, 1)))
+    settings = {cell: one.text for one, members in groups.items() for cell in members}
     data = Data(
         charts=charts,
-        cells=[_details(cell, points) for cell in cells],
+        cells=[_details(cell, settings[cell], points) for cell in cells],
         defaults={name: _plain(spec_lib.DEFAULTS[name]) for name in _FIELDS},
     )
     packer = zlib.compressobj(6, wbits=31)  # gzip without the time of day
-    content = packer.compress(_json(data)) + packer.flush()
+    content = packer.compress(msgspec.json.encode(data)) + packer.flush()
     return base64.b64encode(content).decode("ascii")
 
 
@@ -86,18 +96,11 @@ def unpacked(content: str) -> Any:
     return json.loads(zlib.decompress(base64.b64decode(content), wbits=31))
 
 
-def _json(data: Data) -> bytes:
-    try:
-        return msgspec.json.encode(data)
-    except OverflowError:  # a count of hundreds of digits
-        return json.dumps(msgspec.to_builtins(data)).encode()
-
-
-def _details(cell: Cell, points: int) -> Details:
+def _details(cell: Cell, setting: str, points: int) -> Details:
     known = cell.reference
     return Details(
         title=names.method(cell.spec),
-        setting=cells_lib.setting_of(cell.spec).text,
+        setting=setting,
         id=cell.id,
         text=cell.text,
         paper=known.text if known else "",
@@ -109,11 +112,10 @@ def _details(cell: Cell, points: int) -> Details:
 
 
 def _fields(spec: RunSpec) -> dict[str, str]:
-    values = dataclasses.asdict(spec)
     return {
-        name: _plain(values[name])
+        name: _plain(value)
         for name in _FIELDS
-        if values[name] != spec_lib.DEFAULTS[name]
+        if (value := getattr(spec, name)) != spec_lib.DEFAULTS[name]
     }
 
 
@@ -159,6 +161,8 @@ def _facts(run: Record) -> dict[str, str]:
     if run.group_size > 1:
         texts["runs in the same program"] = str(run.group_size)
     texts["device"] = run.device
+    if run.network:
+        texts["network"] = run.network
     if run.finished:
         texts["finished"] = run.finished
     if run.commit:

@@ -37,7 +37,7 @@ _STYLE: dict[Any, Any] = {
     "pdf.fonttype": 42,  # text stays text
     "savefig.dpi": 200,
 }
-# Told apart by readers with colour-blindness, too.
+# Readers with colour-blindness can distinguish them, too.
 _COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#333333")
 _COLORS += ("#8a6d3b",)
 _PATHWAYS = {"standard": "#2563eb", "ffcl": "#d9480f"}

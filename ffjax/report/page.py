@@ -99,6 +99,7 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters["times"] = _with_times_sign
+    environment.filters["squeezed"] = _squeezed
     environment.globals.update(
         names=names,
         audit=audit,
@@ -110,6 +111,11 @@ def _environment() -> jinja2.Environment:
 
 def _with_times_sign(content: str) -> str:
     return re.sub(r"(?<=\d)x(?=\d)|(?<= )x(?= )", "\u00d7", content)
+
+
+def _squeezed(content: markupsafe.Markup) -> markupsafe.Markup:
+    """HTML without the template's indentation, which is a tenth of a large page."""
+    return markupsafe.Markup(re.sub(r"\n\s+", "\n", content))
 
 
 def _page(
@@ -136,7 +142,7 @@ def _page(
         idle_tables=idle,
         judged=[v for v in contents.verdicts if v.kind != audit.OPEN],
         not_judged=[v for v in contents.verdicts if v.kind == audit.OPEN],
-        counts=_counts(contents.verdicts),
+        outcome=_outcome(contents.verdicts),
         best=cells_lib.best(contents.cells),
         devices=sorted({run.device for run in contents.records}),
         versions=_versions(contents.records),
@@ -149,7 +155,7 @@ def _page(
         script=markupsafe.Markup(script),
         # Only this very script may run, whatever else got onto the page.
         script_hash=_sha256(script),
-        data=details.packed(contents.cells, listed),
+        data=details.packed(contents.cells, contents.groups, listed),
     )
 
 
@@ -161,18 +167,25 @@ def _drawn_charts(
     drawn: dict[Setting, dict[str, list[int]]] = {}
     for setting, its in charts.items():
         drawn[setting] = {}
-        for kind, found in (("sweeps", its.sweeps), ("runs", its.layers + its.losses)):
+        for kind, shown in (("sweeps", its.sweeps), ("runs", its.layers + its.losses)):
             first = len(listed)
-            listed += found
+            listed += shown
             drawn[setting][kind] = list(range(first, len(listed)))
     return drawn, listed
 
 
-def _counts(verdicts: Iterable[audit.Verdict]) -> dict[str, int]:
-    """How many claims have each kind of verdict."""
+def _outcome(verdicts: Iterable[audit.Verdict]) -> str:
+    """How many claims came to what."""
     kinds = [verdict.kind for verdict in verdicts]
-    wanted = (audit.HOLDS, audit.FAILS, audit.UNDECIDED, audit.PARTLY)
-    return {kind: kinds.count(kind) for kind in wanted}
+    words = {
+        audit.HOLDS: "hold",
+        audit.FAILS: "do not hold",
+        audit.UNDECIDED: "are within the spread of the seeds",
+        audit.PARTLY: "have no counterexample so far",
+        audit.OPEN: "are not judged yet",
+    }
+    parts = [f"{kinds.count(k)} {text}" for k, text in words.items() if k in kinds]
+    return ", ".join(parts)
 
 
 def _sha256(content: str) -> str:

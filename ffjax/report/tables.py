@@ -60,7 +60,7 @@ class Line:
     @property
     def is_run(self) -> bool:
         """Whether we have any of its numbers."""
-        return any(entry is not None and entry.cell for entry in self.entries)
+        return any(map(_is_run, self.entries))
 
     @property
     def lift(self) -> tuple[str, str]:
@@ -94,6 +94,25 @@ class Table:
     def is_lift(self) -> bool:
         """Whether its lines end in what FFCL adds."""
         return self.id == _LIFT
+
+    @property
+    def run_part(self) -> "Table":
+        """The lines and columns with something of ours in them."""
+        lines = [line for line in self.lines if line.is_run]
+        kept = [
+            i
+            for i in range(len(self.columns))
+            # What FFCL adds needs both.
+            if self.is_lift or any(_is_run(line.entries[i]) for line in lines)
+        ]
+        return dataclasses.replace(
+            self,
+            columns=tuple(self.columns[i] for i in kept),
+            lines=tuple(
+                Line(line.labels, tuple(line.entries[i] for i in kept))
+                for line in lines
+            ),
+        )
 
     @property
     def entries(self) -> list[Entry]:
@@ -133,8 +152,8 @@ class Agreement:
         """A range of accuracies with all of them in it, in whole tens."""
         values = [entry.cell.mean for entry in self.entries if entry.cell]
         values += [entry.row.accuracy for entry in self.entries if entry.row]
-        low, high = min(values, default=0.0), max(values, default=100.0)
-        return 10.0 * (low // 10), min(100.0, 10.0 * (high // 10 + 1))
+        low, high = min(values, default=0.0) - 1, max(values, default=100.0) + 1
+        return max(0.0, 10.0 * (low // 10)), min(100.0, 10.0 * (high // 10 + 1))
 
     @property
     def text(self) -> str:
@@ -327,7 +346,7 @@ def _goodness(row: Row) -> str:
 
 
 def _variant(row: Row) -> str:
-    return names.phrase(row.goodness, row.activation)
+    return f"{names.label(row.goodness)} ({names.label(row.activation)})"
 
 
 def _method(row: Row) -> str:
@@ -349,6 +368,10 @@ def _best_gate(cells: Iterable[Cell]) -> list[Cell]:
         ungated = dataclasses.replace(cell.spec, norm_gate=False)
         pairs.setdefault(ungated, []).append(cell)
     return cells_lib.ranked(cells_lib.ranked(pair)[0] for pair in pairs.values())
+
+
+def _is_run(entry: Entry | None) -> bool:
+    return entry is not None and entry.cell is not None
 
 
 def _change(before: float | None, after: float | None) -> str:

@@ -4,7 +4,6 @@ Nothing here imports jax.
 """
 
 import csv
-import dataclasses
 import io
 import os
 import re
@@ -82,11 +81,11 @@ def _cells_csv(contents: Contents) -> str:
     head = ["cell", *fields, "accuracy", "std", "seeds", "diverged", "train_s"]
     lines: list[list[Value]] = [[*head, "paper", "paper_differs"]]
     for cell in contents.cells:
-        spec, known = dataclasses.asdict(cell.spec), cell.reference
+        spec, known = cell.spec, cell.reference
         lines.append(
             [
                 cell.id,
-                *(_raw(spec[name]) for name in fields),
+                *(_raw(getattr(spec, name)) for name in fields),
                 cell.mean,
                 cell.std,
                 len(cell.seeds),

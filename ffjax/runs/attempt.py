@@ -20,15 +20,18 @@ from ffjax.errors import UserError
 from ffjax.goodness import own
 from ffjax.model import evaluate
 from ffjax.model.evaluate import Evaluation
+from ffjax.network import Network
+from ffjax.network.history import measure
 from ffjax.paper.names import shortened
-from ffjax.records import Place, Record, Times
+from ffjax.records import Curve, Place, Point, Record, Times
 from ffjax.runs import clock, cost
-from ffjax.runs.checkpoint import Layers
+from ffjax.runs.checkpoint import Kept, Layers
 from ffjax.runs.order import Run
 from ffjax.runs.provenance import provenance
 from ffjax.training import backprop
 from ffjax.training.machine import Machine
 from ffjax.training.networks import (
+    Look,
     Member,
     OnEpochs,
     OnLayer,
@@ -63,12 +66,23 @@ def group_size(spec: RunSpec, machine: Machine, wanted: int = 0) -> int:
     return num_devices * max(1, int(machine.memory_budget / (stored + rest)))
 
 
+class Extras(NamedTuple):
+    """What is asked of runs besides their records."""
+
+    eval_every: int = 0  # epochs of a layer between two evaluations; 0 = never
+    on_network: Callable[[Run, Network], None] | None = None  # called with each network
+
+
+NOTHING_ELSE = Extras()
+
+
 def attempt(
     runs: Sequence[Run],
     dataset: Dataset,
     machine: Machine,
     *,
     kept: Sequence[Layers] = (),
+    extras: Extras = NOTHING_ELSE,
     on_epochs: OnEpochs | None = None,
     on_halved: Callable[[int, Exception], None],
 ) -> list[Outcome]:
@@ -79,6 +93,7 @@ def attempt(
       dataset: what they learn.
       machine: where.
       kept: of each run, where its finished layers are kept; or nothing.
+      extras: what is asked for besides records.
       on_epochs: called with progress.
       on_halved: called with the new size of a group and the reason.
 
@@ -86,7 +101,11 @@ def attempt(
       Of each run its record, or what kept it from that.
     """
     try:
-        return list(run_group(runs, dataset, machine, kept=kept, on_epochs=on_epochs))
+        return list(
+            run_group(
+                runs, dataset, machine, kept=kept, extras=extras, on_epochs=on_epochs
+            )
+        )
     except Exception as error:  # out of memory, a user's function
         if len(runs) == 1 or isinstance(error, UserError):
             return [error] * len(runs)
@@ -99,6 +118,7 @@ def attempt(
             dataset,
             machine,
             kept=kept[part],
+            extras=extras,
             on_epochs=on_epochs,
             on_halved=on_halved,
         )
@@ -136,6 +156,7 @@ def run_group(
     machine: Machine,
     *,
     kept: Sequence[Layers] = (),
+    extras: Extras = NOTHING_ELSE,
     on_epochs: OnEpochs | None = None,
 ) -> list[Record]:
     """The records of a run, or of several that are trained in one program.
@@ -146,22 +167,27 @@ def run_group(
       machine: where.
       kept: of each run, where finished layers are kept, and taken from after an
         interruption; or nothing.
+      extras: what is asked for besides records.
       on_epochs: called with progress.
     """
     with clock.compile_clock() as compiling:
         timer = _Timer(compiling, len(runs))
         loaded = [layers.load() for layers in kept]
-        trained = [layers for layers, _ in loaded] or [[] for _ in runs]
-        earlier = [times for _, times in loaded] or [Times() for _ in runs]
+        earlier = loaded or [Kept([], Times(), []) for _ in runs]
+        points = [list(before.points) for before in earlier]
+        look = _look(dataset, runs[0].spec, extras.eval_every, points, timer)
 
         def keep(index: int, layers: Sequence[TrainedLayer | None]) -> None:
             for at, layer in enumerate(layers):
                 if kept and layer is not None:
-                    kept[at].save(index, layer, timer.trained(earlier[at]))
+                    seen = [point for point in points[at] if point.layer == index]
+                    kept[at].save(index, layer, timer.trained(earlier[at].times), seen)
 
         trainer = _TRAINERS[runs[0].spec.trainer]
-        result = trainer(runs, dataset, machine, trained, on_epochs, keep)
-        trained_times = [timer.trained(times) for times in earlier]
+        trained = [before.layers for before in earlier]
+        watch = _Watch(on_epochs, keep, look)
+        result = trainer(runs, dataset, machine, trained, watch)
+        trained_times = [timer.trained(before.times) for before in earlier]
         timer.start_evaluation()
         test = _judge(result, dataset.test_images, dataset.test_labels, runs[0].spec)
         valid: Sequence[Evaluation | None] = [None] * len(runs)
@@ -169,14 +195,92 @@ def run_group(
             arrays = dataset.valid_images, dataset.valid_labels
             valid = _judge(result, *arrays, runs[0].spec)
         times = [timer.evaluated(times) for times in trained_times]
+    saved = [""] * len(runs)
+    for at, (run, layers) in enumerate(zip(runs, result.layers, strict=True)):
+        is_whole = run.spec.trainer == "ff" and not layers[-1].is_diverged
+        if extras.on_network is not None and is_whole:
+            extras.on_network(run, _network(run.spec, dataset, layers, points[at]))
+            saved[at] = f"networks/{run.name}.safetensors"
     # Of a group, times are shares, and rounding differs from that of a run alone.
     common = {"busy": timer.busy.read(), "group_size": len(runs), **provenance()}
     return [
-        _record(run, dataset, layers, evaluations, time=spent, **common)
-        for run, layers, *evaluations, spent in zip(
-            runs, result.layers, test, valid, times, strict=True
+        _record(
+            run,
+            dataset,
+            layers,
+            (test[at], valid[at]),
+            time=times[at],
+            curve=_curve(dataset, points[at]),
+            network=saved[at],
+            **common,
         )
+        for at, (run, layers) in enumerate(zip(runs, result.layers, strict=True))
     ]
+
+
+class _Watch(NamedTuple):
+    """What is called while runs are trained."""
+
+    on_epochs: OnEpochs | None
+    on_layer: OnLayer
+    look: Look | None
+
+
+def _look(
+    dataset: Dataset,
+    spec: RunSpec,
+    every: int,
+    points: Sequence[list[Point]],
+    timer: "_Timer",
+) -> Look | None:
+    """Measures accuracies during training, on validation images or else on test ones.
+
+    Args:
+      dataset: with the images.
+      spec: of one of the runs.
+      every: how many epochs of a layer; 0 = never.
+      points: of each run, to which its accuracies are added.
+      timer: which counts this as evaluation.
+    """
+    if not every:
+        return None
+    images, labels = dataset.test_images, dataset.test_labels
+    if len(dataset.valid_labels):
+        images, labels = dataset.valid_images, dataset.valid_labels
+
+    def call(layer: int, epochs: int, scores: list[jax.Array]) -> None:
+        started = time.perf_counter()
+        for of_run, found in zip(points, scores, strict=True):
+            wait_for(found)
+            point = measure(layer, epochs, found, labels, spec.ensemble)
+            of_run.extend([] if point is None else [point])
+        timer.looked += time.perf_counter() - started
+
+    return Look(every, images, call)
+
+
+def _curve(dataset: Dataset, points: list[Point]) -> Curve | None:
+    images = "validation" if len(dataset.valid_labels) else "test"
+    return Curve(images, points) if points else None
+
+
+def _network(
+    spec: RunSpec,
+    dataset: Dataset,
+    layers: Sequence[TrainedLayer],
+    points: Sequence[Point],
+) -> Network:
+    """The network of a run, for images as its dataset has them."""
+    return Network(
+        build.architecture(spec, dataset.num_classes),
+        tuple(layers),
+        dataset.image_shape,
+        dataset.mean,
+        dataset.std,
+        classes=tuple(range(dataset.num_classes)),
+        class_names=dataset.class_names,
+        points=tuple(points),
+    )
 
 
 class _Timer:
@@ -188,11 +292,12 @@ class _Timer:
         self._share = 1 / num_runs
         self._started = time.perf_counter()
         self._compiled = 0.0
+        self.looked = 0.0  # seconds of evaluation during training
 
     def trained(self, earlier: Times) -> Times:
         """The times so far of a run that took ``earlier`` before an interruption."""
         compile_s = self._compiling.seconds
-        train_s = time.perf_counter() - self._started - compile_s
+        train_s = time.perf_counter() - self._started - compile_s - self.looked
         return Times(
             compile_s=earlier.compile_s + self._share * compile_s,
             train_s=earlier.train_s + self._share * max(0.0, train_s),
@@ -204,7 +309,7 @@ class _Timer:
 
     def evaluated(self, trained: Times) -> Times:
         compile_s = self._compiling.seconds - self._compiled
-        eval_s = time.perf_counter() - self._started - compile_s
+        eval_s = time.perf_counter() - self._started - compile_s + self.looked
         return Times(
             compile_s=trained.compile_s + self._share * compile_s,
             train_s=trained.train_s,
@@ -273,8 +378,7 @@ def _train_forward_forward(
     dataset: Dataset,
     machine: Machine,
     trained: Sequence[Sequence[TrainedLayer]],
-    on_epochs: OnEpochs | None,
-    on_layer: OnLayer,
+    watch: _Watch,
 ) -> _Trained:
     arch = build.architecture(runs[0].spec, dataset.num_classes)
     build.check_goodness(arch)
@@ -293,8 +397,9 @@ def _train_forward_forward(
         dataset.train_images,
         dataset.train_labels,
         machine,
-        on_epochs=on_epochs,
-        on_layer=on_layer,
+        on_epochs=watch.on_epochs,
+        on_layer=watch.on_layer,
+        look=watch.look,
     )
 
     def score(images: np.ndarray) -> list[jax.Array]:
@@ -308,11 +413,10 @@ def _train_backprop(
     dataset: Dataset,
     machine: Machine,
     trained: Sequence[Sequence[TrainedLayer]],
-    on_epochs: OnEpochs | None,
-    on_layer: OnLayer,
+    watch: _Watch,
 ) -> _Trained:
     # There is nothing whole to keep before the end, and nothing to group.
-    del trained, on_layer
+    del trained
     (run,) = runs
     _check_backprop_memory(run.spec, dataset, machine)
     model = build.backprop_network(run.spec, dataset.num_classes)
@@ -322,7 +426,8 @@ def _train_backprop(
         dataset.train_images,
         dataset.train_labels,
         build.training(run.spec),
-        on_epochs=on_epochs,
+        on_epochs=watch.on_epochs,
+        look=watch.look,
     )
     score = functools.partial(backprop.score_images, model, whole.params)
     return _Trained([[whole]], lambda images: [score(jnp.asarray(images))])
@@ -331,7 +436,7 @@ def _train_backprop(
 def _check_backprop_memory(spec: RunSpec, dataset: Dataset, machine: Machine) -> None:
     """Raises a UserError for a network that cannot fit, before it is made."""
     inputs = dataset.train_images.shape[1]
-    widths = [inputs, *[spec.width] * spec.num_layers, dataset.num_classes]
+    widths = [inputs, *spec.layer_widths, dataset.num_classes]
     weights = sum((below + 1) * width for below, width in itertools.pairwise(widths))
     # Weights, their gradients and the two moments of Adam; activations of a batch.
     numbers = 4 * weights + 2 * spec.batch_size * sum(widths)

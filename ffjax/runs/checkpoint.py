@@ -4,18 +4,28 @@ import json
 import os
 import pathlib
 import shutil
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
+import msgspec
 import safetensors
 from safetensors import numpy as safetensors_numpy
 
 from ffjax import atomic
 from ffjax.network import files
-from ffjax.records import Times
+from ffjax.records import Point, Times
 from ffjax.training.program import TrainedLayer
 
 _FORMAT = "ffjax-partial-1"
+_POINTS = msgspec.json.Decoder(list[Point])
+
+
+class Kept(NamedTuple):
+    """What is left of an interrupted run."""
+
+    layers: list[TrainedLayer]
+    times: Times  # that they took
+    points: list[Point]  # accuracies that were measured meanwhile
 
 
 class Layers:
@@ -40,9 +50,10 @@ class Layers:
         self._identity = json.dumps(identity, sort_keys=True)
         self._report = report
 
-    def load(self) -> tuple[list[TrainedLayer], Times]:
-        """The layers up to the first missing one, and the time that they took."""
-        layers, times = [], Times()
+    def load(self) -> Kept:
+        """The layers up to the first missing one."""
+        layers: list[TrainedLayer] = []
+        times, points = Times(), []
         while (path := self._path(len(layers))).exists():
             try:
                 with safetensors.safe_open(path, framework="numpy") as file:
@@ -52,6 +63,7 @@ class Layers:
                     if facts["identity"] != self._identity:
                         raise ValueError("of another run")
                     spent = Times(float(facts["compile_s"]), float(facts["train_s"]))
+                    seen = _POINTS.decode(facts.get("points", "[]"))
                     tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
                 layers.append(files.layer_from_tensors(tensors))
             except (
@@ -63,15 +75,30 @@ class Layers:
                 self._report(f"{path}: not used ({error}); the layer is trained again")
                 break
             times = spent
-        return layers, times
+            points += seen
+        return Kept(layers, times, points)
 
-    def save(self, index: int, layer: TrainedLayer, times: Times) -> None:
-        """Stores a layer with the time that the run took so far."""
+    def save(
+        self,
+        index: int,
+        layer: TrainedLayer,
+        times: Times,
+        points: Sequence[Point] = (),
+    ) -> None:
+        """Stores a layer.
+
+        Args:
+          index: which.
+          layer: as it was trained.
+          times: that the run took so far.
+          points: accuracies while this layer was trained.
+        """
         facts = {
             "format": _FORMAT,
             "identity": self._identity,
             "train_s": repr(times.train_s),
             "compile_s": repr(times.compile_s),
+            "points": msgspec.json.encode(points).decode(),
         }
         content = safetensors_numpy.save(files.layer_tensors(layer), facts)
         try:

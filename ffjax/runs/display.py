@@ -90,11 +90,28 @@ class Display:
         self._work_done += 0.0 if before else work
         self._keep_best(record)
 
-    def start_run(self, name: str, num_layers: int, epochs: int, work: float) -> None:
-        """A run begins."""
+    def start_run(
+        self,
+        name: str,
+        num_layers: int,
+        epochs: int,
+        work: float,
+        *,
+        is_whole: bool = False,
+    ) -> None:
+        """A run begins.
+
+        Args:
+          name: of the run, for people.
+          num_layers: that are trained one after the other.
+          epochs: of each.
+          work: that it is expected to be.
+          is_whole: whether the network is trained as a whole, not layer by layer.
+        """
         self._waiting = ""
         every = _GRID_LINE_SECONDS if self.is_grid else _LINE_SECONDS
         self._run = _RunClock(name, num_layers, epochs, work, every)
+        self._run.is_whole = is_whole
 
     def epochs_done(self, layer: int, losses: np.ndarray) -> None:
         """Some epochs of a layer are done."""
@@ -200,6 +217,7 @@ class _RunClock:
         self.num_layers = num_layers
         self.epochs = epochs
         self.work = work
+        self.is_whole = False  # the network is trained as a whole, not by layers
         self._line_seconds = line_seconds
         self._layer = 0
         self._epoch = 0
@@ -232,9 +250,9 @@ class _RunClock:
         return True
 
     def text(self) -> str:
+        layer = "" if self.is_whole else f"layer {self._layer + 1}/{self.num_layers} · "
         text = (
-            f"layer {self._layer + 1}/{self.num_layers} · "
-            f"epoch {self._epoch:>{len(str(self.epochs))}}/{self.epochs} · "
+            f"{layer}epoch {self._epoch:>{len(str(self.epochs))}}/{self.epochs} · "
             f"loss {self._loss:.4f}"
         )
         if not self._timed_epochs:

@@ -22,9 +22,12 @@ _MAX_PROGRAMS = 16  # kept in memory; those of a 2-layer network take about 25 M
 class Worker:
     """Works through the runs of a workdir, group after group."""
 
-    def __init__(self, workdir: Workdir, way: Way):
-        """A worker."""
+    def __init__(self, workdir: Workdir, way: Way, *, save: bool = False):
+        """A worker; with ``save``, networks are kept beside their records."""
         self._workdir = workdir
+        self._extras = attempt.Extras(
+            way.eval_every, workdir.save_network if save else None
+        )
         self._group_size = way.group_size
         self._machine = machine.here(way.num_devices)
         self._datasets = Datasets(way.data_dir)
@@ -61,7 +64,10 @@ class Worker:
         more = f" and {len(runs) - 1} more" if len(runs) > 1 else ""
         work = sum(cost.cpu_seconds(run.spec) for run in runs)
         name = f"{runs[0].title}{more}"
-        workdir.display.start_run(name, spec.num_stages, spec.epochs, work)
+        is_whole = spec.trainer == "backprop"
+        workdir.display.start_run(
+            name, spec.num_stages, spec.epochs, work, is_whole=is_whole
+        )
         kept: list[Layers] = []
         outcomes: list[attempt.Outcome]
         try:
@@ -79,6 +85,7 @@ class Worker:
                 dataset,
                 self._machine,
                 kept=kept,
+                extras=self._extras,
                 on_epochs=workdir.display.epochs_done,
                 on_halved=self._halve,
             )
@@ -110,6 +117,8 @@ class Worker:
             "device": origin["device"],
             "versions": origin["versions"],
         }
+        if self._extras.eval_every:  # a curve has no gaps
+            identity["eval_every"] = self._extras.eval_every
         path, report = self._workdir.path, self._workdir.display.print
         return Layers(path, run.name, identity, report)
 

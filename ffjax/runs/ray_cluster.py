@@ -29,6 +29,7 @@ import ffjax
 from ffjax.config.spec import RunSpec, Way
 from ffjax.data import Dataset
 from ffjax.errors import UserError, number, optional
+from ffjax.network import Network
 from ffjax.paper.names import count
 from ffjax.runs import attempt, cost, order
 from ffjax.runs.attempt import Outcome
@@ -117,14 +118,17 @@ class _Task(NamedTuple):
 class Driver:
     """Works through the runs of a workdir on a cluster."""
 
-    def __init__(self, workdir: Workdir, cluster: Ray, way: Way):
+    def __init__(self, workdir: Workdir, cluster: Ray, way: Way, *, save: bool = False):
         """A driver.
 
         Args:
           workdir: the runs.
           cluster: where to run them.
           way: groups of size 0 are as large as a worker finds right.
+          save: whether to bring the networks back and keep them.
         """
+        self._eval_every = way.eval_every
+        self._save = save
         self._workdir = workdir
         self._cluster = cluster
         self._group_size = way.group_size
@@ -194,7 +198,8 @@ class Driver:
             num_cpus=self._cluster.cpus, num_gpus=self._gpus, max_retries=0
         )(run_task)
         cpus = None if self._gpus else self._cluster.cpus
-        reference = remote.remote(runs, dataset, self._group_size, cpus)
+        asked = (self._group_size, cpus, self._eval_every, self._save)
+        reference = remote.remote(runs, dataset, *asked)
         self._tasks[reference] = task
 
     def _collect(self, ray: ModuleType, reference: Any) -> None:
@@ -216,6 +221,8 @@ class Driver:
                 if isinstance(outcome, Exception):
                     self._workdir.fail(run, outcome, result.seconds)
                 else:
+                    if content := result.networks.get(run.name):
+                        self._workdir.save_bytes(run, content)
                     record = msgspec.structs.replace(outcome, commit=commit)
                     self._workdir.write(run, record, result.seconds)
         finally:
@@ -292,10 +299,16 @@ class TaskResult(NamedTuple):
     outcomes: list[Outcome]  # of each run
     lines: list[str]  # to print
     seconds: float
+    networks: dict[str, bytes]  # by the name of the run, as content of a file
 
 
 def run_task(
-    runs: Sequence[Run], dataset: Dataset, group_size: int, cpus: float | None
+    runs: Sequence[Run],
+    dataset: Dataset,
+    group_size: int,
+    cpus: float | None,
+    eval_every: int = 0,
+    save: bool = False,
 ) -> TaskResult:
     """Runs some runs of one family, on a worker.
 
@@ -304,6 +317,8 @@ def run_task(
       dataset: what they learn.
       group_size: how many to train in one program; 0 = automatic.
       cpus: of this task where it has no GPU; other tasks use the others.
+      eval_every: epochs of a layer between two evaluations; 0 = never.
+      save: whether to bring back the networks.
     """
     started = time.monotonic()
     # A worker that hangs ends itself, which is a death like any other to the driver.
@@ -317,6 +332,12 @@ def run_task(
     here = machine.here(share=share)
     lines: list[str] = []
     outcomes: list[Outcome] = []
+    networks: dict[str, bytes] = {}
+
+    def keep(run: Run, network: Network) -> None:
+        networks[run.name] = network.to_bytes()
+
+    extras = attempt.Extras(eval_every, keep if save else None)
     size = attempt.group_size(runs[0].spec, here, group_size)
     for first in range(0, len(runs), size):
         part = runs[first : first + size]
@@ -325,11 +346,12 @@ def run_task(
             part,
             dataset,
             here,
+            extras=extras,
             on_halved=lambda half, error: lines.append(attempt.halved(half, error)),
         )
     faulthandler.cancel_dump_traceback_later()
     seconds = time.monotonic() - started
-    return TaskResult(list(map(_portable, outcomes)), lines, seconds)
+    return TaskResult(list(map(_portable, outcomes)), lines, seconds, networks)
 
 
 _PROGRAMS = Programs()  # of this worker

@@ -1,5 +1,6 @@
 """Cells -> records: skips what is done, shares the work, survives what can happen."""
 
+import collections
 import contextlib
 import pathlib
 import shlex
@@ -16,6 +17,7 @@ from ffjax.runs import cost, order, ray_cluster, workdir
 from ffjax.runs.display import Display, suggest, summarise
 from ffjax.runs.local import Worker
 from ffjax.runs.locks import Claims
+from ffjax.runs.tensorboard import Board
 from ffjax.runs.workdir import Workdir
 
 _MAX_LISTED = 30  # cells in the table at the end; the report has all of them
@@ -30,6 +32,8 @@ def run(
     ray: ray_cluster.Ray | None = None,
     arguments: Sequence[str] = (),
     is_grid: bool = False,
+    save: bool = False,
+    tensorboard: bool = False,
 ) -> int:
     """Runs every cell with every seed that has no record yet.
 
@@ -41,6 +45,8 @@ def run(
       arguments: of the command line, to say how to go on after an interruption.
       is_grid: whether the cells are a grid's, which ends in a report, even if overrides
         left but one run.
+      save: whether to keep the networks, in ``<path>/networks``.
+      tensorboard: whether to write event files, in ``<path>/tensorboard``.
 
     Returns:
       The exit code: 0, or 1 if a run failed.
@@ -49,6 +55,7 @@ def run(
       KeyboardInterrupt: after Ctrl-C or SIGTERM, when all is left in order.
     """
     workdir.prepare(path)
+    board = Board(path) if tensorboard else None
     arrange = order.by_value if way.order == "value" else order.ordered
     runs = arrange(cells)
     with _ending_as_interrupt(), contextlib.ExitStack() as stack:
@@ -57,32 +64,39 @@ def run(
         with workdir.writing(path):
             claims = Claims(pathlib.Path(path) / "claims")
         stack.enter_context(claims)
-        timer = _ReportTimer(path, display)
-        folder = Workdir(path, runs, display, claims, on_record=timer.draw)
+        timer = _AfterRecord(path, display, board)
+        folder = Workdir(path, runs, display, claims, timer.draw)
         try:
             if ray is None:
-                Worker(folder, way).work()
+                Worker(folder, way, save=save).work()
             else:
-                ray_cluster.Driver(folder, ray, way).work()
+                ray_cluster.Driver(folder, ray, way, save=save).work()
         except KeyboardInterrupt:
             stack.close()
             _say_how_to_go_on(folder, arguments, keeps_layers=ray is None)
             raise
         claims.clear_void()
+    if board is not None:
+        board.complete(folder.records)
     _conclude(folder)
+    if save:
+        _say_what_is_saved(folder)
     return 1 if folder.failed else 0
 
 
-class _ReportTimer:
-    """Draws the report anew while a grid runs, for a small share of the time."""
+class _AfterRecord:
+    """Event files, and the report anew while a grid runs for a small share of time."""
 
-    def __init__(self, path: str, display: Display):
+    def __init__(self, path: str, display: Display, board: Board | None):
+        self._board = board
         self._path = path
         self._display = display
         self._due = time.monotonic() + _REPORT_SECONDS
         self._has_failed = False
 
-    def draw(self) -> None:
+    def draw(self, record: Record) -> None:
+        if self._board is not None:
+            self._board.write(record)
         if not self._display.is_grid or time.monotonic() < self._due:
             return
         started = time.monotonic()
@@ -143,7 +157,7 @@ def _conclude(folder: Workdir) -> None:
         with workdir.writing(path):
             page = report.write(path)
         if folder.records:
-            _print_table(display, folder.records)
+            _print_table(folder)
         if not folder.num_new and not folder.failed:
             display.print("all runs were done before; nothing was run")
         display.print(f"report: {page}")
@@ -156,16 +170,43 @@ def _conclude(folder: Workdir) -> None:
         )
 
 
-def _print_table(display: Display, records: list[Record]) -> None:
+def _say_what_is_saved(folder: Workdir) -> None:
+    """Where the networks are, and which runs have none."""
+    reasons = collections.Counter(
+        _why_unsaved(folder.path, record) for record in folder.records
+    )
+    if saved := reasons.pop("", 0):
+        path = pathlib.Path(folder.path) / "networks"
+        folder.display.print(f"{count(saved, 'network')} in {path}")
+    for reason, number in reasons.items():
+        folder.display.print(f"{count(number, 'run')} {reason}")
+
+
+def _why_unsaved(path: str, record: Record) -> str:
+    """Why a run has no network; empty if it has."""
+    if workdir.network_path(path, record.name).is_file():
+        return ""
+    if record.spec.trainer == "backprop":
+        return "of backpropagation: --save keeps no network of these"
+    if record.is_diverged:
+        return "diverged: no network is saved"
+    return (
+        "done before without --save: to have the network, move the record away and run "
+        "again"
+    )
+
+
+def _print_table(folder: Workdir) -> None:
+    """The accuracies of the cells, over all seeds that the page has, too."""
     from ffjax import report
 
     best: dict[str, float] = {}
-    for record in records:
+    for record in folder.records:
         best[record.cell] = max(record.accuracy, best.get(record.cell, 0.0))
     listed = sorted(best, key=lambda cell: best[cell], reverse=True)[:_MAX_LISTED]
-    shown = [record for record in records if record.cell in listed]
-    display.console.print(report.summary_table(shown))
+    shown = [record for record in folder.records if record.cell in listed]
+    folder.display.console.print(report.summary_table(shown, folder.path))
     if len(listed) < len(best):
-        display.print(
+        folder.display.print(
             f"the best {len(listed)} of {len(best)} cells; the report has all"
         )

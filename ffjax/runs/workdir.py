@@ -15,7 +15,9 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ffjax import atomic, data, records
+from ffjax.config import Cell
 from ffjax.errors import UserError
+from ffjax.network import Network
 from ffjax.paper.names import count, shortened
 from ffjax.records import BrokenRecord, Record
 from ffjax.runs import cost, order
@@ -46,7 +48,7 @@ class Workdir:
         runs: Sequence[Run],
         display: Display,
         claims: Claims,
-        on_record: Callable[[], None] = lambda: None,
+        on_record: Callable[[Record], None] = lambda record: None,
     ):
         """The folder of some runs; ``on_record`` is called after each new record."""
         self.path = path
@@ -116,8 +118,17 @@ class Workdir:
         self.num_new += 1
         work = cost.cpu_seconds(run.spec)
         self.display.finish_run(run.title, record, work, seconds)
-        self._on_record()
+        self._on_record(record)
         return True
+
+    def save_network(self, run: Run, network: Network) -> None:
+        """Keeps the network of a run beside its record, whole or not at all."""
+        self.save_bytes(run, network.to_bytes())
+
+    def save_bytes(self, run: Run, content: bytes) -> None:
+        """The same for a network that is the content of a file already."""
+        with writing(self.path):
+            atomic.write_bytes(network_path(self.path, run.name), content)
 
     def fail(self, run: Run, error: Exception, seconds: float) -> None:
         """Notes that a run ended in an error.
@@ -213,6 +224,30 @@ class Workdir:
             )
 
 
+def listed(workdir: str, cells: Iterable[Cell]) -> Iterator[str]:
+    """A line for each cell: its id, and how many of its runs are done if any is."""
+    for cell in cells:
+        runs = [order.Run(cell, seed) for seed in cell.seeds]
+        done = sum(_is_done(workdir, run) for run in runs)
+        if done == len(runs):
+            yield f"{cell.id}  (done)"
+        else:
+            yield f"{cell.id}  ({done} of {len(runs)} done)" if done else cell.id
+
+
+def _is_done(workdir: str, run: Run) -> bool:
+    try:
+        record = records.find(workdir, run.cell.id, run.seed, run.spec)
+    except BrokenRecord:
+        return False
+    return record is not None and not _changed_input(run, record)
+
+
+def network_path(workdir: str, name: str) -> pathlib.Path:
+    """Where the network of a run is kept, if it is."""
+    return pathlib.Path(workdir) / "networks" / f"{name}.safetensors"
+
+
 def prepare(workdir: str) -> None:
     """Makes the folders, or says in one line why they cannot be written.
 
@@ -228,7 +263,7 @@ def prepare(workdir: str) -> None:
             f"workdir={workdir!r}: cannot write there ({error.strerror}); "
             "name a folder that you may write to with --workdir=DIR"
         ) from None
-    for name in ("results", "failures", "partial", "report"):
+    for name in ("results", "failures", "partial", "report", "networks"):
         atomic.remove_scratch(pathlib.Path(workdir) / name)
 
 

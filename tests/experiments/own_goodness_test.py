@@ -1,6 +1,7 @@
 """A user's own goodness function: trained, swept, reported and compared."""
 
 import pathlib
+import re
 from typing import Any
 
 import jax.numpy as jnp
@@ -13,6 +14,7 @@ from ffjax.config import build
 from ffjax.config.spec import Way, cell_id
 from ffjax.errors import UserError
 from ffjax.paper import names, numbers
+from ffjax.report import details
 from ffjax.runs import run
 
 OWN = own_goodness.OWN
@@ -78,5 +80,9 @@ def test_the_worked_example(tmp_path: pathlib.Path):
     assert not problems
     parameters = {record.spec.goodness_params for record in whole}
     assert parameters == {"q=3.0", "q=4.0", "q=6.0"}
-    assert "norm_ratio q = 6" in (tmp_path / "report" / "index.html").read_text()
+    page = (tmp_path / "report" / "index.html").read_text()
+    assert "norm_ratio q = 6" in page
+    (packed,) = re.findall(r'id="data">([^<]*)<', page)
+    titles = [chart["title"] for chart in details.unpacked(packed)["charts"]]
+    assert any("norm_ratio over q" in title for title in titles)
     assert len(list((tmp_path / "report" / "figures").glob("sweeps-*.png"))) == 1

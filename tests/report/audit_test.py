@@ -83,8 +83,7 @@ def test_outside_the_papers_settings_the_same_rule_holds():
     ],
 )
 def test_a_difference_within_the_spread_decides_nothing(ours, other, text):
-    small = {"width": 100}
-    records = burstiness(ours, **small) + burstiness(other, "standard", **small)
+    records = burstiness(ours, width=100) + burstiness(other, "standard", width=100)
     audits = audit.at_other_settings([CLAIM], cells.gather(records))
     ((found,),) = audits.values()
     assert found.text == text

@@ -108,6 +108,18 @@ def test_an_endless_error_is_cut(tmp_path):
     assert report.write(tmp_path, figures=False).stat().st_size < 100_000
 
 
+def test_hundreds_of_problems_leave_the_page_readable(tmp_path):
+    records.write(tmp_path, made_up.record())
+    for i in range(300):
+        write_json(tmp_path / "results", f"bad-seed{i}", "{")
+        failure = {**FAILURE, "seed": i, "error": "x" * 1000}
+        write_json(tmp_path / "failures", f"a-seed{i}", json.dumps(failure))
+    page = report.write(tmp_path, figures=False).read_text()
+    assert "and 100 more files" in page
+    assert "and 100 more failed runs" in page
+    assert len(page) < 500_000
+
+
 def test_a_failure_that_was_mended_is_not_shown(tmp_path):
     made = made_up.record()
     records.write(tmp_path, made)

@@ -55,7 +55,7 @@ def test_a_users_own_function_stands_in_the_papers_tables():
     ]
     known = built(made)
     (line,) = [x for x in known["tab:goodness"].lines if x.labels == ("own",)]
-    assert [entry.ours for entry in line.entries] == [80.0, 80.0]
+    assert [entry and entry.ours for entry in line.entries] == [80.0, 80.0]
     assert len(run_entries(known["tab:fashion_full"])) == 2
     # ... and does not count as a number of the paper.
     assert known["tab:goodness"].num_entries == 22

@@ -21,9 +21,9 @@ def files(workdir, made):
 
 
 def printed(table):
-    console = rich.console.Console(width=200, file=io.StringIO())
-    console.print(table)
-    return console.file.getvalue()
+    out = io.StringIO()
+    rich.console.Console(width=200, file=out).print(table)
+    return out.getvalue()
 
 
 @pytest.fixture(scope="module")

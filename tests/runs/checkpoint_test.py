@@ -51,7 +51,7 @@ def test_a_resumed_run_is_bit_identical(tmp_path, real, trained_layers, number):
 
 def test_the_state_of_the_goodness_function_and_the_time_are_kept(tmp_path, real):
     _interrupted(tmp_path, real, 1)
-    (layer,), times = _layers(tmp_path).load()
+    (layer,), times, _ = _layers(tmp_path).load()
     assert np.asarray(layer.goodness_state) != 0
     assert layer.losses.shape == (real.run.spec.epochs,)
     assert times.train_s > 0
@@ -84,7 +84,7 @@ def test_a_broken_layer_is_named_and_trained_again(
 def test_layers_of_another_run_are_not_used(tmp_path, real):
     _interrupted(tmp_path, real, 1)
     said = []
-    layers, _ = _layers(tmp_path, said, data="changed").load()
+    layers, *_ = _layers(tmp_path, said, data="changed").load()
     assert layers == []
     (line,) = said
     assert "of another run" in line

@@ -49,14 +49,6 @@ def clock(monkeypatch):
     return now
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0.4, "0 s"), (59.6, "1 min 0 s"), (190, "3 min 10 s"), (7500, "2 h 5 min")],
-)
-def test_durations(seconds, text):
-    assert display_lib.duration(seconds) == text
-
-
 def test_a_grid_in_a_file_has_one_line_for_each_short_run(clock):
     console = _console()
     with Display(3, 6.0, console) as display:

@@ -1,6 +1,5 @@
 """What is taken as done, what is set aside, what is written."""
 
-import dataclasses
 import json
 import os
 import re
@@ -187,7 +186,7 @@ def test_a_failure_is_written_whole_and_removed_by_the_record(tmp_path):
     assert text == "MemoryError: RESOURCE_EXHAUSTED: out of memory"
     assert re.fullmatch(r"workdir_test\.py, line \d+\)", place)
     assert (failure["cell"], failure["seed"]) == (one.cell.id, 42)
-    assert failure["spec"] == dataclasses.asdict(one.spec)
+    assert records.read_spec(failure["spec"]) == one.spec
     assert "workdir_test.py" in failure["traceback"]
     assert folder.write(one, small_runs.record(one), 0.1)
     assert not path.exists()
