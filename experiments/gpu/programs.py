@@ -156,7 +156,7 @@ class Case:
             arch=arch,
         )
 
-    def _inputs(self, place: "_Placement", index: int) -> jax.ShapeDtypeStruct:
+    def _inputs(self, place: "_Placement", index: int) -> Any:
         """The inputs of a layer for the whole training set."""
         arch, shape = self._architecture, _sizes()
         if index == 0:
@@ -176,7 +176,7 @@ class Case:
         return jax.eval_shape(init, jax.eval_shape(jax.random.key, 0)).params
 
     def _hyper(self) -> Hyper:
-        number = jax.ShapeDtypeStruct((), jnp.float32)
+        number: Any = jax.ShapeDtypeStruct((), jnp.float32)
         return Hyper(number, number, number if self.is_mixed else None)
 
 
@@ -197,7 +197,7 @@ class _Placement:
             tree,
         )
 
-    def shared(self, shape: tuple[int, ...], dtype: Any) -> jax.ShapeDtypeStruct:
+    def shared(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """What all members read."""
         sharding = NamedSharding(self.mesh, PartitionSpec())
         return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
@@ -219,9 +219,17 @@ def all_cases(**pins: Sequence[Any]) -> list[Case]:
     spread = [(1, 1), (5, 1), (2, 1), (8, 8)]
     cases: dict[Case, None] = {}
 
-    def add(kind, functions, layers, precision, group):
+    def add(
+        kind: str,
+        functions: Sequence[str],
+        layers: Sequence[int],
+        precision: str,
+        group: tuple[int, int],
+    ) -> None:
         for layer, way, function in itertools.product(layers, pathways, functions):
-            cases[Case(kind, function, way, layer, precision, *group)] = None
+            members, devices = group
+            case = Case(kind, function, way, layer, precision, members, devices)
+            cases[case] = None
 
     for group, precision in itertools.product(spread, ("float32", "bfloat16")):
         add("train", names, (2,), precision, group)

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -113,7 +113,8 @@ def _scale_by_adam() -> optax.GradientTransformationExtraArgs:
         )
         return scaled, Moments(first, second)
 
-    return optax.GradientTransformationExtraArgs(init, update)
+    # optax's type of an update has no extra arguments.
+    return optax.GradientTransformationExtraArgs(init, cast(Any, update))
 
 
 def _is_matrix(params: Params) -> Params:

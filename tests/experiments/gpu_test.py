@@ -1,7 +1,6 @@
 """Programs for a GPU keep their promises; compiled where none is.
 
-Needs the extra 'gpu-check', in an environment of its own: with the plugin installed
-jax would look for a GPU in every other test.
+Needs the extra 'gpu-check', and a quarter of an hour on 2 cores.
 """
 
 import functools
