@@ -213,7 +213,8 @@ def all_cases(**pins: Sequence[Any]) -> list[Case]:
     """Every kind of program of the grid, the most telling first.
 
     Args:
-      **pins: fields of ``Case`` with the values to keep.
+      **pins: fields of ``Case`` with the values to keep; programs without a goodness
+        function or a layer of their own serve all of them, and stay.
     """
     pathways, names = ("standard", "ffcl"), tuple(_goodness_names())
     spread = [(1, 1), (5, 1), (2, 1), (8, 8)]
@@ -239,7 +240,9 @@ def all_cases(**pins: Sequence[Any]) -> list[Case]:
     return [
         case
         for case in cases
-        if all(getattr(case, name) in kept for name, kept in pins.items() if kept)
+        if all(
+            getattr(case, name) in (*kept, "", 0) for name, kept in pins.items() if kept
+        )
     ]
 
 
