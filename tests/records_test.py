@@ -223,7 +223,7 @@ CONTRADICTIONS = {
             },
         ),
         "'curve' has more layers or epochs",
-    ),  # fmt: skip
+    ),
     "curve before the first epoch": (
         put(
             "curve",
@@ -235,7 +235,7 @@ CONTRADICTIONS = {
             },
         ),
         "'curve' has more layers or epochs",
-    ),  # fmt: skip
+    ),
     "a list": (lambda content: [content], "Expected `object`, got `array`"),
 }
 

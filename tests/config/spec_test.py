@@ -379,7 +379,7 @@ def test_widths_are_a_size_said_in_one_way():
 
 @pytest.mark.parametrize("widths", [(0,), (5, -1), (1.5,), "500", (True,), [3, None]])
 def test_impossible_widths_are_refused(widths):
-    with pytest.raises(UserError, match="widths=.*: must be integers >= 1"):
+    with pytest.raises(UserError, match=r"widths=.*: must be integers >= 1"):
         make_spec(widths=widths)
 
 
