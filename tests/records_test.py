@@ -59,6 +59,7 @@ def full() -> Record:
         goodness_source="abc",
         finished="2026-11-16T04:05:06+00:00",
         commit="0123abc+",
+        network="networks/x-seed42.safetensors",
         curve=Curve("test", [Point(0, 3, 50.0, None), Point(1, 3, 60.0, 65.0)]),
     )
 

@@ -394,7 +394,7 @@ def test_a_group_is_spread_evenly_over_8_devices():
         env={**os.environ, "XLA_FLAGS": flags, "PYTHONPATH": path},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
     assert "same on 8 devices" in done.stdout
