@@ -2,6 +2,7 @@
 
 import ast
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -105,6 +106,18 @@ def test_imports_point_one_way():
                 needed.add((room, module))
     assert count > 100
     assert needed == EXCEPTIONS
+
+
+def test_the_readme_lists_the_rooms_in_this_order():
+    readme = (PACKAGE.parent / "README.md").read_text()
+    table = readme.partition("## The house")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`.*?`) \|", table, re.MULTILINE)
+    rooms = [re.findall(r"`(\w+)", row) for row in rows]
+    places = [[ORDER.index(room) for room in row] for row in rooms]
+    in_order = [place for row in places for place in sorted(row)]
+    assert in_order == sorted(in_order)
+    missing = set(ORDER) - {room for row in rooms for room in row}
+    assert missing == {"errors", "atomic", "demo"}
 
 
 def test_imports_inside_of_functions_are_few_and_known():

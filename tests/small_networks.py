@@ -1,6 +1,7 @@
 """Small networks, and how tests train them on the ``toy`` problem."""
 
 import dataclasses
+from typing import Any
 
 import jax
 
@@ -53,7 +54,19 @@ def train(
 ):  # fmt: skip
     """The layers of a network that is trained alone."""
     alone = member(seed, norm_gate=arch.norm_gate, trained=trained, **changes)
+    images, labels = toy
     (layers,) = train_networks(
-        arch, [alone], *toy, machine(budget), on_epochs=on_epochs, on_layer=on_layer
+        arch,
+        [alone],
+        images,
+        labels,
+        machine(budget),
+        on_epochs=on_epochs,
+        on_layer=on_layer,
     )
     return layers
+
+
+def num_compiled(program: Any) -> int:
+    """How many times a program was compiled so far."""
+    return program._cache_size()

@@ -34,7 +34,9 @@ def define_flags(argv: list[str]) -> None:
     )
     flags.DEFINE_bool("list", False, "Print the programs and compile none.")
     for name in (*_WORDS, *_NUMBERS):
-        flags.DEFINE_list(name, [], f"Only the programs with this {name}; all if empty.")
+        flags.DEFINE_list(
+            name, [], f"Only the programs with this {name}; all if empty."
+        )
 
 
 def main() -> int:
@@ -58,9 +60,9 @@ def main() -> int:
 
 def _chosen(values: flags.FlagValues) -> list[programs.Case]:
     """The programs that the flags leave."""
-    pins: dict[str, list[Any]] = {name: values[name].value for name in _WORDS}
+    pins: dict[str, list[Any]] = {name: values[name].value or [] for name in _WORDS}
     try:
-        pins |= {name: [int(text) for text in values[name].value] for name in _NUMBERS}
+        pins |= {name: list(map(int, values[name].value or [])) for name in _NUMBERS}
     except ValueError as error:
         raise UserError(f"{', '.join(_NUMBERS)}: must be integers ({error})") from None
     everything = programs.all_cases()

@@ -156,7 +156,7 @@ class Case:
             arch=arch,
         )
 
-    def _inputs(self, place: "_Placement", index: int) -> jax.ShapeDtypeStruct:
+    def _inputs(self, place: "_Placement", index: int) -> Any:
         """The inputs of a layer for the whole training set."""
         arch, shape = self._architecture, _sizes()
         if index == 0:
@@ -176,7 +176,7 @@ class Case:
         return jax.eval_shape(init, jax.eval_shape(jax.random.key, 0)).params
 
     def _hyper(self) -> Hyper:
-        number = jax.ShapeDtypeStruct((), jnp.float32)
+        number: Any = jax.ShapeDtypeStruct((), jnp.float32)
         return Hyper(number, number, number if self.is_mixed else None)
 
 
@@ -197,7 +197,7 @@ class _Placement:
             tree,
         )
 
-    def shared(self, shape: tuple[int, ...], dtype: Any) -> jax.ShapeDtypeStruct:
+    def shared(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """What all members read."""
         sharding = NamedSharding(self.mesh, PartitionSpec())
         return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
@@ -213,15 +213,24 @@ def all_cases(**pins: Sequence[Any]) -> list[Case]:
     """Every kind of program of the grid, the most telling first.
 
     Args:
-      **pins: fields of ``Case`` with the values to keep.
+      **pins: fields of ``Case`` with the values to keep; programs without a goodness
+        function or a layer of their own serve all of them, and stay.
     """
     pathways, names = ("standard", "ffcl"), tuple(_goodness_names())
     spread = [(1, 1), (5, 1), (2, 1), (8, 8)]
     cases: dict[Case, None] = {}
 
-    def add(kind, functions, layers, precision, group):
+    def add(
+        kind: str,
+        functions: Sequence[str],
+        layers: Sequence[int],
+        precision: str,
+        group: tuple[int, int],
+    ) -> None:
         for layer, way, function in itertools.product(layers, pathways, functions):
-            cases[Case(kind, function, way, layer, precision, *group)] = None
+            members, devices = group
+            case = Case(kind, function, way, layer, precision, members, devices)
+            cases[case] = None
 
     for group, precision in itertools.product(spread, ("float32", "bfloat16")):
         add("train", names, (2,), precision, group)
@@ -231,7 +240,9 @@ def all_cases(**pins: Sequence[Any]) -> list[Case]:
     return [
         case
         for case in cases
-        if all(getattr(case, name) in kept for name, kept in pins.items() if kept)
+        if all(
+            getattr(case, name) in (*kept, "", 0) for name, kept in pins.items() if kept
+        )
     ]
 
 
@@ -266,7 +277,7 @@ def lower(case: Case, card: str) -> Any:
 
 
 def digest(lowered: Any, card: str) -> str:
-    """A short name for a program and all that makes its row: equal rows, equal names."""
+    """A short name for a program and for all else that makes its row."""
     parts = [lowered.as_text(), card, importlib.metadata.version("jax")]
     parts += [pathlib.Path(read.__file__).read_text()]
     return hashlib.sha256("".join(parts).encode()).hexdigest()[:16]
@@ -279,7 +290,9 @@ def source() -> str:
     files = [
         file
         for name in _SOURCES
-        for file in ([root / name] if "." in name else sorted(root.glob(f"{name}/*.py")))
+        for file in (
+            [root / name] if "." in name else sorted(root.glob(f"{name}/*.py"))
+        )
     ]
     files += [pathlib.Path(__file__), pathlib.Path(read.__file__)]
     content = b"".join(file.read_bytes() for file in files)

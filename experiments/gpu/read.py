@@ -175,7 +175,9 @@ class Module:
         inside = self._computations[line.called]
         updates = [own.operands[1] for own in inside if own.opcode == _UPDATE]
         if updates:  # in place: the new part is read and written, and nothing else
-            return 2 * sum(_num_bytes(own.shape) for own in inside if own.name in updates)
+            return 2 * sum(
+                _num_bytes(own.shape) for own in inside if own.name in updates
+            )
         sources = [own for own in inside if own.opcode == "parameter"]
         return _num_bytes(line.shape) + sum(_read_bytes(own, inside) for own in sources)
 

@@ -3,7 +3,6 @@
 from collections import Counter
 from typing import Any
 
-
 Row = dict[str, Any]
 
 _KINDS = {"train": "a training step", "advance": "a chunk", "evaluate": "a chunk"}

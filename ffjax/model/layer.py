@@ -77,10 +77,12 @@ class Layer(nn.Module):
           What goes on to the next layer, and what goodness is measured on: (..., W),
           with K in front where it depends on the label.
         """
+        is_alone = x.ndim == 1
         if self.label_site == "input":
             x, amplitude = x[..., :-1], x[..., -1:].astype(jnp.float32)
             fan_in = x.shape[-1] + self.num_classes
-            before = _add(self._dense(x, fan_in), self._shift(label, fan_in), amplitude)
+            before = self._dense(x, fan_in)  # first: its weights are drawn first
+            before = _add(before, self._shift(label, fan_in, is_alone), amplitude)
         else:
             before = self._dense(x, fan_in=x.shape[-1])
         h = ACTIVATIONS[self.activation](before)
@@ -89,7 +91,7 @@ class Layer(nn.Module):
         elif self.norm_gate:
             h = gate(h)
         if self.label_site == "output":
-            return h, _add(h, self._shift(label, fan_in=self.num_classes))
+            return h, _add(h, self._shift(label, self.num_classes, is_alone))
         return h, h
 
     def _dense(self, x: jax.Array, fan_in: int) -> jax.Array:
@@ -100,12 +102,15 @@ class Layer(nn.Module):
         products: Any = product.dense(x, kernel, self.precision)
         return products + row
 
-    def _shift(self, label: jax.Array, fan_in: int) -> jax.Array:
+    def _shift(self, label: jax.Array, fan_in: int, is_alone: bool) -> jax.Array:
         shape = (self.num_classes, self.width)
         label_kernel = self.param("label_kernel", _uniform(fan_in), shape)
+        # An example alone is vmapped, and a choice by platform would bring the vmapped
+        # axis to the front: a transposed copy on a CPU.
+        take = product.multiply_rows if is_alone else product.take_rows
         # Flat, because the gradient of a product with two leading axes is transposed in
         # memory first.
-        rows = product.take_rows(label_kernel, label.reshape(-1))
+        rows = take(label_kernel, label.reshape(-1))
         return rows.reshape(*label.shape, self.width)
 
 
@@ -119,9 +124,7 @@ def _add(h: jax.Array, shift: jax.Array, factor: jax.Array | float = 1.0) -> jax
     """
     if shift.ndim == h.ndim:
         return h + factor * shift
-    if h.ndim == 1:
-        # An example alone is vmapped, and a choice by platform would bring the axis of
-        # the examples to the front: a transposed copy on a CPU.
+    if h.ndim == 1:  # see _shift
         return _add_one_by_one(h, shift, factor)
     return jax.lax.platform_dependent(
         h, shift, factor, cpu=_add_one_by_one, default=_add_broadcast

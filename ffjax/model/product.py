@@ -71,17 +71,17 @@ dense.defvjp(_dense_forward, _dense_backward)
 def take_rows(table: jax.Array, index: jax.Array) -> jax.Array:
     """Rows of a small table: (C, n) and (B,) -> (B, n), always in float32.
 
-    On a CPU that is a product with one-hot rows, whose gradient is a product too, where
-    a lookup's is a serial scatter. A GPU looks the rows up wherever they are used, which
-    needs no kernel of its own, and sums the gradient under a mask, which needs a single
-    one; its scatter would add in random order.
+    On a CPU that is a product with one-hot rows. A GPU looks the rows up wherever they
+    are used, which needs no kernel of its own. The gradient is a product on both: that
+    of a lookup is a scatter, serial on a CPU and in random order on a GPU.
     """
     return jax.lax.platform_dependent(
-        table, index, cpu=_multiply_rows, default=lambda table, index: table[index]
+        table, index, cpu=multiply_rows, default=lambda table, index: table[index]
     )
 
 
-def _multiply_rows(table: jax.Array, index: jax.Array) -> jax.Array:
+def multiply_rows(table: jax.Array, index: jax.Array) -> jax.Array:
+    """``take_rows`` by a product on every platform."""
     return multiply(jax.nn.one_hot(index, table.shape[0]), table)
 
 
@@ -91,16 +91,8 @@ def _take_rows_forward(table, index):
 
 def _take_rows_backward(saved, g):
     table, index = saved
-
-    def by_product(g):
-        rows_of = functools.partial(_multiply_rows, index=index)
-        return jax.linear_transpose(rows_of, table)(g)[0]
-
-    def by_mask(g):
-        is_row = index[None] == jnp.arange(table.shape[0])[:, None]
-        return jnp.sum(jnp.where(is_row[..., None], g[None], 0), axis=1)
-
-    return jax.lax.platform_dependent(g, cpu=by_product, default=by_mask), None
+    rows_of = functools.partial(multiply_rows, index=index)
+    return *jax.linear_transpose(rows_of, table)(g), None
 
 
 take_rows.defvjp(_take_rows_forward, _take_rows_backward)

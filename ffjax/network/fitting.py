@@ -22,7 +22,13 @@ from ffjax.network.history import measure
 from ffjax.network.network import Network
 from ffjax.records import Point
 from ffjax.training import machine
-from ffjax.training.networks import Look, Member, OnEpochs, train_networks
+from ffjax.training.networks import (
+    Look,
+    Member,
+    OnEpochs,
+    check_memory,
+    train_networks,
+)
 
 # Fields for which arrays of one's own call for other values than the paper's grid.
 _FIT_DEFAULTS: dict[str, Any] = {
@@ -81,14 +87,17 @@ def fit(
     if validation_data is not None:
         look = _look(blank, validation_data, eval_every or spec.epochs, points)
     machine.use_compilation_cache()
+    training, here = build.training(spec), machine.here(num_devices=1)
+    # First of all: a function of one's own is tried at the layer's full width.
+    check_memory(blank.arch, training, flat.shape, here)
     build.check_goodness(blank.arch)
     with _reporting(spec, on_epochs, progress=progress) as report:
         (layers,) = train_networks(
             blank.arch,
-            [Member(jax.random.key(seed), build.training(spec), spec.norm_gate)],
+            [Member(jax.random.key(seed), training, spec.norm_gate)],
             flat,
             codes,
-            machine.here(num_devices=1),
+            here,
             on_epochs=report,
             look=look,
         )

@@ -35,6 +35,7 @@ from ffjax.training.networks import (
     Member,
     OnEpochs,
     OnLayer,
+    check_memory,
     member_bytes,
     score_networks,
     train_networks,
@@ -381,6 +382,9 @@ def _train_forward_forward(
     watch: _Watch,
 ) -> _Trained:
     arch = build.architecture(runs[0].spec, dataset.num_classes)
+    # First of all: a function of one's own is tried at the layer's full width.
+    shape = dataset.train_images.shape
+    check_memory(arch, build.training(runs[0].spec), shape, machine)
     build.check_goodness(arch)
     members = [
         Member(

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -105,14 +105,16 @@ def _scale_by_adam() -> optax.GradientTransformationExtraArgs:
         first = optax.tree.update_moment(updates, state.first, _DECAYS[0], 1)
         second = optax.tree.update_moment(updates, state.second, _DECAYS[1], 2)
         scaled = jax.tree.map(
-            lambda m, v: (m / corrections.first)
-            / (jnp.sqrt(v / corrections.second) + _EPS),
+            lambda m, v: (
+                (m / corrections.first) / (jnp.sqrt(v / corrections.second) + _EPS)
+            ),
             first,
             second,
         )
         return scaled, Moments(first, second)
 
-    return optax.GradientTransformationExtraArgs(init, update)
+    # optax's type of an update has no extra arguments.
+    return optax.GradientTransformationExtraArgs(init, cast(Any, update))
 
 
 def _is_matrix(params: Params) -> Params:

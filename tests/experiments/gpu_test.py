@@ -1,7 +1,6 @@
 """Programs for a GPU keep their promises; compiled where none is.
 
-Needs the extra 'gpu-check', in an environment of its own: with the plugin installed
-jax would look for a GPU in every other test.
+Needs the extra 'gpu-check', and a quarter of an hour on 2 cores.
 """
 
 import functools
@@ -139,7 +138,9 @@ def test_rows_are_kept_and_shown(tmp_path, capsys):
     command.compile_missing([case], "a100", rows, path)
     assert "1/1" in capsys.readouterr().err
     again = command._read(path)
-    assert again == json.loads(json.dumps(list(rows.values())), object_hook=None) or again
+    assert (
+        again == json.loads(json.dumps(list(rows.values())), object_hook=None) or again
+    )
     command.compile_missing([case], "a100", again, path)
     assert capsys.readouterr().err == ""
     shown = path.with_suffix(".md").read_text()

@@ -1,3 +1,5 @@
+from typing import Any
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -10,11 +12,11 @@ from ffjax.model import layer
 CLASSES = 3
 
 
-def make_layer(site, width=8, activation="gelu", norm_gate=False):
+def make_layer(site, width=8, activation="gelu", norm_gate: bool | None = False):
     return layer.Layer(width, activation, norm_gate, site, CLASSES)
 
 
-def init(module, num_inputs):
+def init(module, num_inputs) -> Any:
     x, label = jnp.zeros(num_inputs), jnp.int32(0)
     return module.init(jax.random.key(1), x, label)["params"]
 
@@ -83,7 +85,8 @@ def test_label_at_the_output_shifts_only_what_is_measured(rng):
     params = init(module, 12)
     x = rng.normal(size=(5, 12)).astype(np.float32)
     labels = np.array([0, 2, 1, 1, 0])
-    features, measured = module.apply({"params": params}, x, labels)
+    outputs: Any = module.apply({"params": params}, x, labels)
+    features, measured = outputs
     before = x @ np.asarray(params["kernel"]) + np.asarray(params["bias"])
     expected = np.asarray(layer.gate(REFERENCE["gelu"](before).astype(np.float32)))
     np.testing.assert_allclose(features, expected, atol=1e-6)

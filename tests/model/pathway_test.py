@@ -1,6 +1,7 @@
 """How images and labels reach the layers, against the formulas as they stand."""
 
 import dataclasses
+from typing import Any
 
 import chex
 import jax
@@ -18,7 +19,7 @@ def network(name, **changes):
     return architecture(name, "sos", (8, 6), num_classes=CLASSES, **changes)
 
 
-def init(module, num_inputs):
+def init(module, num_inputs) -> Any:
     x, label = jnp.zeros(num_inputs), jnp.int32(0)
     return module.init(jax.random.key(1), x, label)["params"]
 
@@ -29,7 +30,9 @@ def test_label_at_the_input_is_the_product_with_the_concatenation(rng):
     arch = network("standard", activation="relu")
     params = init(arch.layer(0), 13)
     encoded = pathway.encode(arch, jnp.asarray(x))
-    features, measured = pathway.run_layer(arch, 0, params, encoded, labels)
+    features, measured = pathway.run_layer(
+        arch, 0, params, encoded, jnp.asarray(labels)
+    )
     # The paper's eq. 1 as it stands: l2([x ; 5 onehot(y)]) through one dense layer.
     both = np.concatenate([x, 5 * np.eye(CLASSES)[labels]], axis=1)
     both = both / np.linalg.norm(both, axis=1, keepdims=True)

@@ -46,7 +46,7 @@ def test_gradients_have_the_types_of_what_they_are_for(rng):
     x = jnp.asarray(rng.normal(size=(6, 8)), jnp.bfloat16)
     kernel = jnp.asarray(rng.normal(size=(8, 3)), jnp.float32)
     down, own = jax.grad(
-        lambda x, kernel: product.dense(x, kernel, "bfloat16").sum(), argnums=(0, 1)
+        lambda x, kernel: jnp.sum(product.dense(x, kernel, "bfloat16")), argnums=(0, 1)
     )(x, kernel)
     assert (down.dtype, own.dtype) == (x.dtype, kernel.dtype)
 

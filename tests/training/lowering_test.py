@@ -11,6 +11,7 @@ from small_networks import TRAINING, architecture, machine, member
 
 import ffjax
 from ffjax import goodness
+from ffjax.goodness import sanity
 from ffjax.model import evaluate, layer, pathway
 from ffjax.training import backprop, networks, program
 from ffjax.training.objective import Objective
@@ -18,6 +19,7 @@ from ffjax.training.optimizer import Optimizer, Training
 
 # Where every program is made: those of networks are made of the others' functions.
 PROGRAMS = {
+    "ffjax.goodness.sanity._measure": sanity._measure,
     "ffjax.model.evaluate.score_images": evaluate.score_images,
     "ffjax.training.backprop.score_images": backprop.score_images,
     "ffjax.training.backprop.train_epochs": backprop.train_epochs,
@@ -58,9 +60,9 @@ def lowered(monkeypatch):
 
 
 def run(toy, arch, members, budget=4e9):
-    found = networks.train_networks(arch, members, *toy, machine(budget))
-    devices = machine().devices
-    networks.score_networks(arch, members, found, toy[0], devices)
+    images, labels = toy
+    found = networks.train_networks(arch, members, images, labels, machine(budget))
+    networks.score_networks(arch, members, found, images, machine().devices)
 
 
 def test_every_program_is_known():
@@ -96,7 +98,7 @@ def test_networks(toy, lowered, name, function, size):
         "score_members",
     ]
     lowered.clear()
-    networks.train_networks(arch, GROUPS[size], *toy, machine(0))
+    networks.train_networks(arch, GROUPS[size], toy[0], toy[1], machine(0))
     assert lowered == ["train_members", "train_members"]
 
 
@@ -125,6 +127,12 @@ def test_every_objective_and_schedule(toy, lowered, name, negatives, loss, sched
     own = member(0, objective=objective, optimizer=optimizer)
     run(toy, architecture(name), [own])
     assert len(lowered) == 4
+
+
+def test_the_trial_of_a_function_of_ones_own():
+    h = jnp.zeros((2, 8, 16))
+    value, slope = lower(sanity._measure, goodness.make("burstiness"), h)
+    assert (value.shape, slope.shape) == ((2, 8), h.shape)
 
 
 @pytest.mark.parametrize("name", pathway.PATHWAYS)

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from small_networks import TRAINING, architecture, machine, member, train
+from small_networks import TRAINING, architecture, machine, member, num_compiled, train
 
 from ffjax.errors import UserError
 from ffjax.model import evaluate, pathway
@@ -32,7 +32,8 @@ DIFFERENT = [
 
 def _train(toy, arch, members, where=None, **callbacks):
     where = where or machine()
-    return networks.train_networks(arch, members, *toy, where, **callbacks)
+    images, labels = toy
+    return networks.train_networks(arch, members, images, labels, where, **callbacks)
 
 
 def _train_alone(toy, arch, own, budget=4e9):
@@ -70,9 +71,9 @@ def _train_plainly(toy, arch, seed, training):
             jnp.int32(training.epochs),
             program=Program(arch, index, training.as_program()),
         )
-        own = jax.device_get((state.params, state.goodness_state))
+        params, running = jax.device_get((state.params, state.goodness_state))
         done = np.asarray(losses)[: training.epochs]
-        layers.append(program.finish_layer(*own, done))
+        layers.append(program.finish_layer(params, running, done))
         advance = jax.jit(lambda p, x, k=index: pathway.advance(arch, k, p, x))
         inputs = advance(state.params, inputs)
     return layers
@@ -175,9 +176,9 @@ def test_members_differ_where_they_should(toy):
 def test_numbers_do_not_need_a_compilation_of_their_own(toy):
     arch = architecture(widths=(10, 9))
     _train(toy, arch, [member(0), member(1)])
-    count = networks.train_members._cache_size()
+    count = num_compiled(networks.train_members)
     _train(toy, arch, [member(5, threshold=1.0), member(6, learning_rate=1e-4)])
-    assert networks.train_members._cache_size() == count
+    assert num_compiled(networks.train_members) == count
 
 
 def test_a_member_that_diverges_leaves_the_others_alone(toy):
@@ -320,7 +321,7 @@ def test_a_network_that_cannot_fit_is_refused_at_once(toy, name, width):
 def test_what_fits_is_not_refused(toy):
     arch = architecture()
     _, rest = networks.member_bytes(arch, TRAINING, toy[0].shape)
-    device = jax.local_devices()[:1]
+    device = tuple(jax.local_devices()[:1])
     enough = rest + toy[0].nbytes
     networks.check_memory(arch, TRAINING, toy[0].shape, Machine(device, enough))
     with pytest.raises(UserError, match="width=16x12: 2 layers"):

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import special
-from small_networks import TRAINING, architecture, train
+from small_networks import TRAINING, architecture, num_compiled, train
 
 from ffjax import goodness
 from ffjax.model import pathway
@@ -154,8 +154,8 @@ def test_a_step_with_hard_negatives_takes_the_hardest(toy, name, index, budget):
     ],
 )
 def test_every_objective_learns(toy, name, choice):
-    options = {"objective": objective.Objective(**choice)}
-    (layer,) = train(toy, architecture(name, widths=(16,)), **options)
+    chosen = objective.Objective(**choice)
+    (layer,) = train(toy, architecture(name, widths=(16,)), objective=chosen)
     assert layer.losses[-1] < 0.8 * layer.losses[0]
 
 
@@ -253,6 +253,6 @@ def test_one_program_a_layer(toy):
     hard = objective.Objective(negatives="hard", scale=1.5)
     arch = architecture(widths=(16,))
     train(toy, arch, objective=hard)
-    count = networks.train_members._cache_size()
+    count = num_compiled(networks.train_members)
     train(toy, arch, objective=hard, learning_rate=1e-4, threshold=1.0)
-    assert networks.train_members._cache_size() == count
+    assert num_compiled(networks.train_members) == count

@@ -1,6 +1,7 @@
 """Learning rates and weight decay; what reaches a program as data."""
 
 import dataclasses
+from typing import Any
 
 import chex
 import jax
@@ -17,8 +18,9 @@ from ffjax.training.optimizer import Optimizer, Training
 
 def rates(schedule, num_steps):
     """The step of each update: plain gradient descent shows the learning rate."""
-    rate = optimizer.SCHEDULES[schedule](jnp.float32(0.5), num_steps)
-    return [float(rate(step) if callable(rate) else rate) for step in range(num_steps)]
+    rate: Any = optimizer.SCHEDULES[schedule](jnp.float32(0.5), num_steps)
+    steps = range(num_steps)
+    return [float(np.asarray(rate(n) if callable(rate) else rate)) for n in steps]
 
 
 def test_schedules():
@@ -30,7 +32,7 @@ def test_schedules():
 
 
 def test_any_span_of_epochs_gives_the_same_result_with_a_schedule(toy):
-    options = {"optimizer": Optimizer("cosine", weight_decay=0.01)}
+    options: dict[str, Any] = {"optimizer": Optimizer("cosine", weight_decay=0.01)}
     whole = train(toy, architecture(widths=(16,)), **options)
     parts = train(toy, architecture(widths=(16,)), **options, on_epochs=lambda *_: None)
     chex.assert_trees_all_equal(whole, parts)
@@ -39,7 +41,7 @@ def test_any_span_of_epochs_gives_the_same_result_with_a_schedule(toy):
 PARAMS = {"kernel": jnp.ones((2, 3)), "bias": jnp.ones(3)}
 
 
-def step(tx, grads, state, params, number):
+def step(tx, grads, state, params, number) -> Any:
     """Step ``number`` of an optimiser, counted from 0."""
     every = optimizer.bias_corrections(jnp.int32(number), 1)
     corrections = jax.tree.map(lambda leaf: leaf[0], every)

@@ -1,9 +1,11 @@
+from typing import Any
+
 import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from small_networks import TRAINING, architecture, train
+from small_networks import TRAINING, architecture, num_compiled, train
 
 from ffjax.model import pathway
 from ffjax.training import networks, program
@@ -12,10 +14,10 @@ from ffjax.training.program import Hyper, Program
 HYPER = Hyper(jnp.float32(3e-3), jnp.float32(2))
 
 
-def loss_of(arch, index, *arguments):
-    """The local loss of a batch; arguments as for ``layer_loss``."""
+def loss_of(arch, index, params, goodness_state, x, labels):
+    """The local loss of a batch."""
     of = Program.of(arch, index, TRAINING, has_lower=True)
-    return program.layer_loss(*arguments, HYPER, program=of)[0]
+    return program.layer_loss(params, goodness_state, x, labels, HYPER, program=of)[0]
 
 
 @pytest.mark.parametrize("name", pathway.PATHWAYS)
@@ -120,19 +122,19 @@ def test_stored_and_recomputed_inputs_agree_to_rounding(toy):
 def test_one_compilation_per_shape(toy):
     arch = architecture()
     train(toy, arch)
-    count = networks.train_members._cache_size()
+    count = num_compiled(networks.train_members)
     train(toy, arch, seed=9, learning_rate=1e-4, threshold=1.0)
-    assert networks.train_members._cache_size() == count
+    assert num_compiled(networks.train_members) == count
     train(toy, architecture(widths=(16,)), batch_size=10)
-    assert networks.train_members._cache_size() == count + 1
+    assert num_compiled(networks.train_members) == count + 1
 
 
 def test_trainings_of_different_lengths_share_a_program(toy):
     arch = architecture(widths=(11,))
     (long,) = train(toy, arch, epochs=6)
-    count = networks.train_members._cache_size()
+    count = num_compiled(networks.train_members)
     (short,) = train(toy, arch, epochs=3)
-    assert networks.train_members._cache_size() == count
+    assert num_compiled(networks.train_members) == count
     assert (len(short.losses), len(long.losses)) == (3, 6)
     np.testing.assert_array_equal(short.losses, long.losses[:3])
 
@@ -161,7 +163,9 @@ def test_stops_are_where_they_should_be(every, expected, has_report):
     )
     report = (lambda losses: told.append(len(losses))) if has_report else None
     losses = jnp.full(64, jnp.nan)
-    state, done = program.run_epochs(span, jnp.int32(0), losses, 5, report, stops)
+    start: Any = jnp.int32(0)
+    state: Any
+    state, done = program.run_epochs(span, start, losses, 5, report, stops)
     assert int(state) == 5
     assert done.shape == (5,)
     assert seen == [(epoch, epoch) for epoch in expected]
@@ -173,12 +177,12 @@ def test_stops_are_where_they_should_be(every, expected, has_report):
 def test_a_deep_network_compiles_no_more_than_one_of_two_layers(toy, name):
     train(toy, architecture(name, widths=(9, 9)))
     counts = (
-        networks.train_members._cache_size(),
-        networks.advance_members._cache_size(),
+        num_compiled(networks.train_members),
+        num_compiled(networks.advance_members),
     )
     layers = train(toy, architecture(name, widths=(9, 9, 9, 9)))
     # Going on from a later layer than the first is the one thing that is new.
-    found = networks.train_members._cache_size(), networks.advance_members._cache_size()
+    found = num_compiled(networks.train_members), num_compiled(networks.advance_members)
     assert found == (counts[0], counts[1] + 1)
     assert len({float(layer.losses[-1]) for layer in layers}) == 4
 
@@ -208,12 +212,12 @@ def test_every_example_is_seen_in_every_epoch(batch_size, num_batches):
         np.testing.assert_array_equal(
             order.ravel()[11:], order.ravel()[: order.size - 11]
         )
-    assert not np.array_equal(*orders)
+    assert not np.array_equal(orders[0], orders[1])
 
 
 def test_running_mean_is_trained_and_kept(toy):
     layers = train(toy, architecture("ffcl", "softmax_energy_margin"))
-    states = [float(layer.goodness_state) for layer in layers]
+    states = [float(np.asarray(layer.goodness_state)) for layer in layers]
     assert all(np.isfinite(state) and state > 0 for state in states)
     assert states[0] != states[1]
 
