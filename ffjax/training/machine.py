@@ -120,6 +120,7 @@ def use_compilation_cache() -> None:
     jax.config.update("jax_compilation_cache_dir", str(folder))
     # JAX asks once whether there is a cache, when it first compiles.
     compilation_cache.reset_cache()
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+    # Small programs too: there are dozens, and a process of seconds consists of them.
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     # An entry that a killed process left unfinished is compiled again.
     warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation")

@@ -190,12 +190,19 @@ def test_help_and_signature_name_every_field():
         ({"num_classes": 3}, r"labels: from 0 to 3; must lie in 0\.\.2"),
         ({"num_classes": 1}, "num_classes=1: must be an integer >= 2"),
         ({"learning_rat": 1.0}, "did you mean 'learning_rate'"),
+        ({"goodness": "sos", "p": 3}, "p=3: goodness 'sos' does not use it"),
+        ({"dataset": "mnist"}, "fit has no argument 'dataset'"),
+        ({"seeds": (1,)}, "fit has no argument 'seeds'"),
+        ({"trainer": "backprop"}, "fit has no argument 'trainer'"),
+        ({"goodness_params": {"q": 1}}, "burstiness has no parameter 'q'"),
+        ({"precision": "tensorfloat32"}, "needs a GPU"),
         ({"validation_data": 3}, r"validation_data=3: must be \(images, labels\)"),
     ],
 )
 def test_wrong_arguments_are_named(toy, changes, message):
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match=message) as error:
         ffjax.fit(*toy, **{**SMALL, **changes})
+    assert "\n" not in str(error.value)
 
 
 def with_nan(images):

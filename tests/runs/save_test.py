@@ -8,8 +8,9 @@ import ffjax
 from ffjax import data, records
 from ffjax.config.spec import Way
 from ffjax.errors import UserError
+from ffjax.network.network import from_bytes
 from ffjax.records import Curve, Point, record_path
-from ffjax.runs import attempt, run, workdir
+from ffjax.runs import attempt, ray_cluster, run, workdir
 from ffjax.runs.checkpoint import Layers
 from ffjax.training import machine
 
@@ -143,3 +144,13 @@ def test_a_network_that_cannot_be_written_is_named(tmp_path, real):
     (tmp_path / "networks").write_text("in the way")
     with pytest.raises(UserError, match="cannot write there"):
         folder.save_bytes(real.run, b"")
+
+
+def test_a_task_on_ray_brings_networks_and_curves_back(real):
+    result = ray_cluster.run_task([real.run], real.dataset, 0, None, 1, True)
+    (record,) = result.outcomes
+    assert list(result.networks) == [real.run.name]
+    network = from_bytes(result.networks[real.run.name])
+    assert network.history.points == tuple(record.curve.points)
+    plain = msgspec.structs.replace(record, curve=None, network="")
+    assert lasting(plain) == lasting(real.record)
