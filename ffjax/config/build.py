@@ -5,9 +5,6 @@ from typing import Any, cast
 from ffjax import goodness
 from ffjax.config import goodness_params
 from ffjax.config.spec import PARAM_FIELDS, RunSpec
-from ffjax.errors import UserError
-from ffjax.goodness import sanity
-from ffjax.model.layer import ACTIVATIONS
 from ffjax.model.pathway import Architecture
 from ffjax.model.product import Precision
 from ffjax.training import backprop
@@ -29,16 +26,6 @@ def architecture(spec: RunSpec, num_classes: int) -> Architecture:
         ensemble=spec.ensemble,
         precision=cast(Precision, spec.precision),
     )
-
-
-def check_goodness(arch: Architecture) -> None:
-    """Raises a UserError for a function of one's own that cannot be learned with."""
-    if arch.goodness.definition.is_built_in:
-        return
-    activate = ACTIVATIONS[arch.activation]
-    complaint = sanity.problem(arch.goodness, arch.widths[0], activate)
-    if complaint is not None:
-        raise UserError(complaint)
 
 
 def backprop_network(spec: RunSpec, num_classes: int) -> backprop.Network:

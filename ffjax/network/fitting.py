@@ -21,12 +21,11 @@ from ffjax.network import arrays
 from ffjax.network.history import measure
 from ffjax.network.network import Network
 from ffjax.records import Point
-from ffjax.training import machine
+from ffjax.training import checks, machine
 from ffjax.training.networks import (
     Look,
     Member,
     OnEpochs,
-    check_memory,
     train_networks,
 )
 
@@ -88,9 +87,6 @@ def fit(
         look = _look(blank, validation_data, eval_every or spec.epochs, points)
     machine.use_compilation_cache()
     training, here = build.training(spec), machine.here(num_devices=1)
-    # First of all: a function of one's own is tried at the layer's full width.
-    check_memory(blank.arch, training, flat.shape, here)
-    build.check_goodness(blank.arch)
     with _reporting(spec, on_epochs, progress=progress) as report:
         (layers,) = train_networks(
             blank.arch,
@@ -128,7 +124,7 @@ def _prepare(
     given = arrays.check_labels("labels", labels, len(checked))
     classes = arrays.find_classes(given, num_classes)
     spec = make_spec(fields, len(checked))
-    check_batch_size(spec.batch_size, len(checked))
+    checks.check_batch_size(spec.batch_size, len(checked))
     # The values decide the order, so that equal images give equal networks.
     codes = arrays.encode("labels", given, classes)
     checked, codes = data.in_order(checked, codes)
@@ -260,15 +256,6 @@ def _name_of(function: Callable[..., Any]) -> str:
     # A module that was imported anew may have registered another of this name.
     goodness.GOODNESS[function.name] = function
     return function.name
-
-
-def check_batch_size(batch_size: int, train_size: int) -> None:
-    """Raises a UserError if a batch would be larger than the training set."""
-    if batch_size > train_size:
-        raise UserError(
-            f"batch_size={batch_size}: must not be larger than the training set "
-            f"({train_size} images)"
-        )
 
 
 def _document_fit() -> None:

@@ -28,15 +28,13 @@ from ffjax.runs import clock, cost
 from ffjax.runs.checkpoint import Kept, Layers
 from ffjax.runs.order import Run
 from ffjax.runs.provenance import provenance
-from ffjax.training import backprop
+from ffjax.training import backprop, checks
 from ffjax.training.machine import Machine
 from ffjax.training.networks import (
     Look,
     Member,
     OnEpochs,
     OnLayer,
-    check_memory,
-    member_bytes,
     score_networks,
     train_networks,
 )
@@ -57,7 +55,7 @@ def group_size(spec: RunSpec, machine: Machine, wanted: int = 0) -> int:
     if machine.is_cpu:
         return num_devices
     sizes = cost.sizes(spec)
-    stored, rest = member_bytes(
+    stored, rest = checks.member_bytes(
         build.architecture(spec, sizes.classes),
         build.training(spec),
         (sizes.train, sizes.inputs),
@@ -382,10 +380,6 @@ def _train_forward_forward(
     watch: _Watch,
 ) -> _Trained:
     arch = build.architecture(runs[0].spec, dataset.num_classes)
-    # First of all: a function of one's own is tried at the layer's full width.
-    shape = dataset.train_images.shape
-    check_memory(arch, build.training(runs[0].spec), shape, machine)
-    build.check_goodness(arch)
     members = [
         Member(
             jax.random.key(run.seed),

@@ -4,8 +4,8 @@ from ffjax import data
 from ffjax.config.spec import RunSpec
 from ffjax.data import Dataset
 from ffjax.errors import UserError
-from ffjax.network.fitting import check_batch_size
 from ffjax.runs import order
+from ffjax.training import checks
 
 
 class DatasetError(UserError):
@@ -29,7 +29,7 @@ class Datasets:
         dataset = self._last[1]
         if isinstance(dataset, DatasetError):
             raise dataset
-        check_batch_size(spec.batch_size, len(dataset.train_labels))
+        checks.check_batch_size(spec.batch_size, len(dataset.train_labels))
         return dataset
 
     def _read(self, key: order.DatasetKey) -> Dataset | DatasetError:

@@ -70,14 +70,6 @@ def here(num_devices: int = 0, share: float = 1.0) -> Machine:
     return Machine(tuple(devices), share * memory)
 
 
-def check_precision(precision: str, machine: Machine) -> None:
-    """Raises a UserError for a precision that the devices do not have."""
-    if precision == "tensorfloat32" and machine.is_cpu:
-        raise UserError(
-            "precision='tensorfloat32': needs a GPU; a CPU has float32 and bfloat16"
-        )
-
-
 def precision_note(precision: str, machine: Machine) -> str:
     """What to say of a precision that brings no speed here; empty if it does."""
     if precision != "bfloat16" or not machine.is_cpu:

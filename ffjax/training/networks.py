@@ -9,7 +9,6 @@ no stacked products.
 
 import dataclasses
 import functools
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -20,12 +19,12 @@ import numpy as np
 from absl import logging
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from ffjax.errors import UserError
 from ffjax.goodness import State
 from ffjax.model import evaluate, pathway
 from ffjax.model.pathway import Architecture, Params
+from ffjax.training import checks
 from ffjax.training import program as program_lib
-from ffjax.training.machine import Machine, check_precision
+from ffjax.training.machine import Machine
 from ffjax.training.optimizer import Training
 from ffjax.training.program import (
     Examples,
@@ -104,8 +103,7 @@ def train_networks(
     """
     chex.assert_rank(images, 2)
     chex.assert_shape(labels, (len(images),))
-    check_precision(arch.precision, machine)
-    check_memory(arch, members[0].training, images.shape, machine)
+    checks.check(arch, members[0].training, images.shape, machine)
     group = _Group(arch, members, machine.devices)
     inputs = _Inputs(group, images, labels, machine.memory_budget)
     networks: list[list[TrainedLayer]] = [[] for _ in members]
@@ -171,51 +169,6 @@ def score_networks(
         )
         scores |= {at: stacked[row] for row, at in enumerate(positions)}
     return [scores[at] for at in range(len(networks))]
-
-
-def member_bytes(
-    arch: Architecture, training: Training, shape: tuple[int, ...]
-) -> tuple[int, int]:
-    """About what a member needs on its device: its layers' inputs, and all the rest.
-
-    The rest is the layers' parameters, gradient and optimiser of the one in training,
-    and a batch of activations under two labels with what their gradient needs.
-
-    Args:
-      arch: the network.
-      training: how it is trained.
-      shape: (N, D) of the images.
-    """
-    num_examples, num_inputs = shape
-    widths = [num_inputs, *arch.widths]
-    stored = max(
-        (
-            pathway.stored_bytes(arch, index, num_examples)
-            for index in range(1, len(arch.widths))
-        ),
-        default=0,
-    )
-    sizes = [
-        (below + arch.num_classes + 1) * width
-        for below, width in itertools.pairwise(widths)
-    ]
-    activations = 16 * training.batch_size * max(arch.widths)
-    return stored, 4 * (sum(sizes) + 3 * max(sizes) + activations)
-
-
-def check_memory(
-    arch: Architecture, training: Training, shape: tuple[int, ...], machine: Machine
-) -> None:
-    """Raises a UserError for a network that cannot fit a device, before it is made."""
-    _, needed = member_bytes(arch, training, shape)
-    needed += 4 * shape[0] * shape[1]  # the images
-    if needed > machine.memory:
-        size = "x".join(map(str, dict.fromkeys(arch.widths)))
-        raise UserError(
-            f"width={size}: {len(arch.widths)} layers with batch_size="
-            f"{training.batch_size} need about {needed / 1e9:.3g} GB, but "
-            f"{machine.devices[0].device_kind} has {machine.memory / 1e9:.3g} GB"
-        )
 
 
 class _Group:

@@ -8,7 +8,7 @@ import jax
 import pytest
 
 from ffjax.errors import UserError
-from ffjax.training import machine
+from ffjax.training import checks, machine
 
 
 def test_the_machine_is_this_one():
@@ -89,10 +89,10 @@ def test_compiled_programs_are_kept_unless_a_user_keeps_them(tmp_path, own):
 
 def test_a_cpu_has_no_tensor_cores(monkeypatch):
     cpu = machine.here(1)
-    machine.check_precision("float32", cpu)
-    machine.check_precision("bfloat16", cpu)
+    checks.check_precision("float32", cpu)
+    checks.check_precision("bfloat16", cpu)
     with pytest.raises(UserError, match="precision='tensorfloat32': needs a GPU"):
-        machine.check_precision("tensorfloat32", cpu)
+        checks.check_precision("tensorfloat32", cpu)
     for features, is_slow in (
         (["flags : sse avx2"], True),
         (["flags : amx_bf16"], False),

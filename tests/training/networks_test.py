@@ -18,7 +18,7 @@ from small_networks import TRAINING, architecture, machine, member, num_compiled
 
 from ffjax.errors import UserError
 from ffjax.model import evaluate, pathway
-from ffjax.training import networks, program
+from ffjax.training import checks, networks, program
 from ffjax.training.machine import Machine
 from ffjax.training.program import Examples, Hyper, Program
 
@@ -295,7 +295,7 @@ def test_inputs_are_recomputed_where_memory_is_short(toy, name, monkeypatch):
 
 def test_a_quarter_of_the_memory_is_for_inputs(toy):
     arch = architecture("standard")
-    stored, rest = networks.member_bytes(arch, TRAINING, toy[0].shape)
+    stored, rest = checks.member_bytes(arch, TRAINING, toy[0].shape)
     assert stored == pathway.stored_bytes(arch, 1, len(toy[1]))
     # Parameters, gradient and two moments of Adam of the layer in training.
     largest = 16 * (12 + 4 + 1)
@@ -320,19 +320,19 @@ def test_a_network_that_cannot_fit_is_refused_at_once(toy, name, width):
 
 def test_what_fits_is_not_refused(toy):
     arch = architecture()
-    _, rest = networks.member_bytes(arch, TRAINING, toy[0].shape)
+    _, rest = checks.member_bytes(arch, TRAINING, toy[0].shape)
     device = tuple(jax.local_devices()[:1])
     enough = rest + toy[0].nbytes
-    networks.check_memory(arch, TRAINING, toy[0].shape, Machine(device, enough))
+    checks.check_memory(arch, TRAINING, toy[0].shape, Machine(device, enough))
     with pytest.raises(UserError, match="width=16x12: 2 layers"):
-        networks.check_memory(arch, TRAINING, toy[0].shape, Machine(device, enough - 1))
+        checks.check_memory(arch, TRAINING, toy[0].shape, Machine(device, enough - 1))
 
 
 def test_the_paper_fits_where_it_ran():
     """4x2000 on MNIST: well below the 16 GB of a small card."""
     arch = architecture("standard", widths=(2000,) * 4, num_classes=10)
     training = dataclasses.replace(TRAINING, batch_size=500)
-    _, rest = networks.member_bytes(arch, training, (60000, 784))
+    _, rest = checks.member_bytes(arch, training, (60000, 784))
     assert 1e8 < rest < 1e9
 
 
