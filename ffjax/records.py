@@ -227,7 +227,8 @@ def check(record: Record) -> None:
         )
     if spec.widths and len(spec.widths) != spec.num_layers:
         raise ValueError(
-            f"spec: 'widths' has {len(spec.widths)} entries for {spec.num_layers} layers"
+            f"spec: 'widths' has {len(spec.widths)} entries for {spec.num_layers} "
+            "layers"
         )
     if len(record.accuracy_layers) != spec.num_layers and spec.trainer == "ff":
         raise ValueError(
