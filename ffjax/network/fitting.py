@@ -5,7 +5,7 @@ import dataclasses
 import difflib
 import inspect
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -28,6 +28,7 @@ from ffjax.training.networks import (
     OnEpochs,
     train_networks,
 )
+from ffjax.training.program import TrainedLayer
 
 # Fields for which arrays of one's own call for other values than the paper's grid.
 _FIT_DEFAULTS: dict[str, Any] = {
@@ -97,12 +98,16 @@ def fit(
             on_epochs=report,
             look=look,
         )
+    _check_converged(layers)
+    return dataclasses.replace(blank, layers=tuple(layers), points=tuple(points))
+
+
+def _check_converged(layers: Sequence[TrainedLayer]) -> None:
     if layers[-1].is_diverged:
         raise FloatingPointError(
             f"training diverged in layer {len(layers)}, epoch "
             f"{len(layers[-1].losses)}: try a smaller learning_rate"
         )
-    return dataclasses.replace(blank, layers=tuple(layers), points=tuple(points))
 
 
 class _Prepared(NamedTuple):

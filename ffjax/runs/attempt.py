@@ -194,12 +194,6 @@ def run_group(
             arrays = dataset.valid_images, dataset.valid_labels
             valid = _judge(result, *arrays, runs[0].spec)
         times = [timer.evaluated(times) for times in trained_times]
-    saved = [""] * len(runs)
-    for at, (run, layers) in enumerate(zip(runs, result.layers, strict=True)):
-        is_whole = run.spec.trainer == "ff" and not layers[-1].is_diverged
-        if extras.on_network is not None and is_whole:
-            extras.on_network(run, _network(run.spec, dataset, layers, points[at]))
-            saved[at] = f"networks/{run.name}.safetensors"
     # Of a group, times are shares, and rounding differs from that of a run alone.
     common = {"busy": timer.busy.read(), "group_size": len(runs), **provenance()}
     return [
@@ -210,11 +204,26 @@ def run_group(
             (test[at], valid[at]),
             time=times[at],
             curve=_curve(dataset, points[at]),
-            network=saved[at],
+            network=_save(run, dataset, layers, points[at], extras),
             **common,
         )
         for at, (run, layers) in enumerate(zip(runs, result.layers, strict=True))
     ]
+
+
+def _save(
+    run: Run,
+    dataset: Dataset,
+    layers: Sequence[TrainedLayer],
+    points: Sequence[Point],
+    extras: Extras,
+) -> str:
+    """Hands the network of a run on, if it is asked for; where it will be kept."""
+    is_whole = run.spec.trainer == "ff" and not layers[-1].is_diverged
+    if extras.on_network is None or not is_whole:
+        return ""
+    extras.on_network(run, _network(run.spec, dataset, layers, points))
+    return f"networks/{run.name}.safetensors"
 
 
 class _Watch(NamedTuple):

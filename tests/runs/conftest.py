@@ -18,7 +18,7 @@ def drawn(monkeypatch, tmp_path):
         calls.append(figures)
         return tmp_path / "index.html"
 
-    def summary_table(made):
+    def summary_table(made, *others):
         return f"a table of {len(made)} records"
 
     stub = types.SimpleNamespace(write=write, summary_table=summary_table)

@@ -32,11 +32,11 @@ def test_a_run_that_was_interrupted_goes_on_after_its_last_layer(
 ):
     with monkeypatch.context() as patch:
 
-        def stop(runs, dataset, machine, *, kept, on_epochs):
+        def stop(runs, dataset, machine, *, kept, **more):
             (layers,) = kept
             save = layers.save
             patch.setattr(layers, "save", lambda *a: (save(*a), _interrupt()))
-            return before(runs, dataset, machine, kept=kept, on_epochs=on_epochs)
+            return before(runs, dataset, machine, kept=kept, **more)
 
         before = attempt.run_group
         patch.setattr(attempt, "run_group", stop)
