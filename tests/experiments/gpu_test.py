@@ -1,6 +1,6 @@
 """Programs for a GPU keep their promises; compiled where none is.
 
-Needs the extra 'gpu-check', and a quarter of an hour on 2 cores.
+Needs the extra 'gpu-check', and about 4 minutes on 2 cores.
 """
 
 import functools
@@ -46,7 +46,9 @@ def test_a_step_never_waits_nor_sorts_and_has_few_launches(goodness, pathway):
 def test_a_group_launches_hardly_more_than_one_network(members, pathway):
     group = row(pathway=pathway, members=members)
     assert (group["unknown_loops"], group["sorts"]) == (0, 0)
-    assert group["launches"] <= row(pathway=pathway)["launches"] + 5
+    # With and without the norm gate, two compute both.
+    more = 6 if members == 2 else 3
+    assert group["launches"] <= row(pathway=pathway)["launches"] + more
 
 
 def test_eight_devices_run_the_program_of_one():
