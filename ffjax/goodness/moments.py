@@ -64,9 +64,11 @@ def _standard(h: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 def _power_mean(h: jax.Array, mean: jax.Array, scale: jax.Array, p: int) -> jax.Array:
     # Powers of the standardised values stay in range where m_p and m_2^(p/2) would not.
-    # They are computed from h in every reduction, which XLA fuses; the barrier keeps it
-    # from sharing h - mean, which would be written to memory and read again.
-    mean = jax.lax.optimization_barrier(mean)
+    # They are computed from h in every reduction, which XLA fuses; on a CPU the barrier
+    # keeps it from sharing h - mean, which would be written to memory and read again.
+    mean = jax.lax.platform_dependent(
+        mean, cpu=jax.lax.optimization_barrier, default=lambda own: own
+    )
     powers = jax.lax.integer_pow(scale * (h - mean), p)
     return jnp.mean(powers, axis=-1, keepdims=True)
 
