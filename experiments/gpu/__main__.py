@@ -15,7 +15,7 @@ from typing import Any
 
 from absl import flags
 
-from experiments.gpu import programs, table
+from experiments.gpu import programs, show
 from ffjax import atomic, cli
 from ffjax.errors import UserError
 from ffjax.paper import names
@@ -53,7 +53,7 @@ def main() -> int:
     rows = _read(path)
     compile_missing(cases, values.card, rows, path)
     wanted = [rows[_key(values.card, case)] for case in cases]
-    print(table.render(wanted))
+    print(show.render(wanted))
     print(f"Written to {path} and {path.with_suffix('.md').name}")
     return 0
 
@@ -142,7 +142,7 @@ def _read(path: pathlib.Path) -> dict[tuple, dict[str, Any]]:
 def _write(path: pathlib.Path, rows: dict[tuple, dict[str, Any]]) -> None:
     content = ",\n".join(json.dumps(row) for row in rows.values())
     atomic.write_text(path, f"[\n{content}\n]\n")
-    atomic.write_text(path.with_suffix(".md"), table.render(list(rows.values())))
+    atomic.write_text(path.with_suffix(".md"), show.render(list(rows.values())))
 
 
 if __name__ == "__main__":

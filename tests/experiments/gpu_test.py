@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("jax_cuda12_plugin", reason="needs the extra 'gpu-check'")
 
 from experiments.gpu import __main__ as command
-from experiments.gpu import programs, read, table
+from experiments.gpu import programs, read, show
 
 FEW = ("sos", "burstiness", "moment")  # functions with few launches
 ROWS = pathlib.Path(programs.__file__).parent / "results" / "a100.json"
@@ -146,13 +146,13 @@ def test_rows_are_kept_and_shown(tmp_path, capsys):
     command.compile_missing([case], "a100", again, path)
     assert capsys.readouterr().err == ""
     shown = path.with_suffix(".md").read_text()
-    assert shown == table.render(list(again.values()))
+    assert shown == show.render(list(again.values()))
     assert "## advance" in shown
 
 
 def test_largest_group():
     needed = {1: 10_000_000_000, 5: 30_000_000_000}
-    assert table.largest_group(needed, 30e9) == 5
-    assert table.largest_group(needed, 34e9) == 5
-    assert table.largest_group(needed, 35e9) == 6
-    assert table.largest_group(needed, 9e9) == 0
+    assert show.largest_group(needed, 30e9) == 5
+    assert show.largest_group(needed, 34e9) == 5
+    assert show.largest_group(needed, 35e9) == 6
+    assert show.largest_group(needed, 9e9) == 0

@@ -54,6 +54,9 @@ def load(monkeypatch):
 
     def load(folder, name):
         forget()
+        top = name.partition(".")[0]
+        for known in [one for one in sys.modules if one.partition(".")[0] == top]:
+            monkeypatch.delitem(sys.modules, known)  # of another test, perhaps
         monkeypatch.syspath_prepend(folder)
         return importlib.import_module(name)
 
