@@ -1,5 +1,6 @@
 """The tutorial runs from top to bottom, and what is stored of it came out of that."""
 
+import copy
 import os
 import pathlib
 
@@ -34,7 +35,7 @@ def test_the_tutorial_is_stored_with_its_outputs(stored):
 def test_the_tutorial_runs(stored, tmp_path, monkeypatch):
     paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
-    notebook = nbformat.from_dict(stored)
+    notebook = copy.deepcopy(stored)
     resources = {"metadata": {"path": str(tmp_path)}}
     client = nbclient.NotebookClient(notebook, timeout=600, resources=resources)
     done = client.execute()

@@ -1,6 +1,7 @@
 """Networks as classifiers of scikit-learn, by its own checks and in its own tools."""
 
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -54,9 +55,10 @@ def test_parameters_are_the_arguments_of_fit():
     parameters = ForwardForwardClassifier().get_params()
     assert set(fitting.fit_fields()) | {"random_state", "verbose"} == set(parameters)
     for name in parameters:
-        assert f"{name}" in ForwardForwardClassifier.__doc__
+        assert name in (ForwardForwardClassifier.__doc__ or "")
     changed = ForwardForwardClassifier(width=7).set_params(epochs=3)
-    assert clone(changed).get_params() == {**parameters, "width": 7, "epochs": 3}
+    copied: Any = clone(changed)
+    assert copied.get_params() == {**parameters, "width": 7, "epochs": 3}
     assert repr(changed) == "ForwardForwardClassifier(epochs=3, width=7)"
     with pytest.raises(TypeError, match="no parameter 'widht'"):
         ForwardForwardClassifier(widht=7)
@@ -119,11 +121,12 @@ def test_in_a_pipeline_a_search_and_a_calibration(digits):
             "forwardforwardclassifier__learning_rate": np.array([3e-3]),
         },
         cv=2,
-        error_score="raise",
+        error_score="raise",  # pyright: ignore[reportArgumentType]  (as documented)
     )
     search.fit(images, labels)
     assert search.best_params_["forwardforwardclassifier__width"] == 32
-    assert search.score(test_images, test_labels) > 0.8
+    reached: Any = search.score(test_images, test_labels)
+    assert reached > 0.8
     calibrated = CalibratedClassifierCV(quick, cv=2).fit(images, labels)
     chances = calibrated.predict_proba(test_images)
     np.testing.assert_allclose(chances.sum(1), 1)

@@ -6,7 +6,7 @@ import difflib
 import inspect
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsIndex
 
 import jax
 import numpy as np
@@ -44,10 +44,10 @@ def fit(
     images: ArrayLike,
     labels: ArrayLike,
     *,
-    num_classes: int | None = None,
+    num_classes: SupportsIndex | None = None,
     validation_data: tuple[ArrayLike, ArrayLike] | None = None,
-    eval_every: int = 0,
-    seed: int = 42,
+    eval_every: SupportsIndex = 0,
+    seed: SupportsIndex = 42,
     progress: bool = True,
     on_epochs: OnEpochs | None = None,
     **fields: Any,
@@ -78,20 +78,20 @@ def fit(
       UserError: something cannot be what it is; a ValueError.
       FloatingPointError: training diverged.
     """
-    seed, eval_every = _plain(seed), _plain(eval_every)
-    spec_lib.SEED.check("seed", seed)
-    _EVAL_EVERY.check("eval_every", eval_every)
+    chosen, every = _plain(seed), _plain(eval_every)
+    spec_lib.SEED.check("seed", chosen)
+    _EVAL_EVERY.check("eval_every", every)
     spec, blank, flat, codes = _prepare(images, labels, _plain(num_classes), fields)
     points: list[Point] = []
     look = None
     if validation_data is not None:
-        look = _look(blank, validation_data, eval_every or spec.epochs, points)
+        look = _look(blank, validation_data, every or spec.epochs, points)
     machine.use_compilation_cache()
     training, here = build.training(spec), machine.here(num_devices=1)
     with _reporting(spec, on_epochs, progress=progress) as report:
         (layers,) = train_networks(
             blank.arch,
-            [Member(jax.random.key(seed), training, spec.norm_gate)],
+            [Member(jax.random.key(chosen), training, spec.norm_gate)],
             flat,
             codes,
             here,

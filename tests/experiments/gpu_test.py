@@ -47,8 +47,8 @@ def test_a_group_launches_hardly_more_than_one_network(members, pathway):
     group = row(pathway=pathway, members=members)
     assert (group["unknown_loops"], group["sorts"]) == (0, 0)
     # With and without the norm gate, two compute both.
-    more = 6 if members == 2 else 3
-    assert group["launches"] <= row(pathway=pathway)["launches"] + more
+    most = {"standard": {2: 23, 5: 20}, "ffcl": {2: 27, 5: 24}}
+    assert group["launches"] <= most[pathway][members]
 
 
 def test_eight_devices_run_the_program_of_one():

@@ -1,4 +1,5 @@
 import inspect
+from typing import Any
 
 import numpy as np
 import pytest
@@ -100,7 +101,8 @@ def test_validation_is_measured_and_changes_nothing(network, toy):
     assert points[-1].accuracy == pytest.approx(end.accuracy_layers[1])
     figure = seen.history.plot()
     assert len(figure.axes) == 2
-    assert figure._repr_png_().startswith(b"\x89PNG")
+    shown: Any = figure
+    assert shown._repr_png_().startswith(b"\x89PNG")
     assert len(network.history.plot().axes) == 1
 
 
@@ -167,7 +169,7 @@ def test_help_and_signature_name_every_field():
     assert own
     assert set(own) <= set(signature.parameters)
     for name in own:
-        assert f"{name} [" in ffjax.fit.__doc__
+        assert f"{name} [" in (ffjax.fit.__doc__ or "")
     assert signature.parameters["widths"].default == ()
     assert {"fit", "load", "Network"} <= set(dir(ffjax))
 

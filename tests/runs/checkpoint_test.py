@@ -32,7 +32,7 @@ def _interrupted(folder, real, number):
         if index + 1 == number:
             raise KeyboardInterrupt
 
-    kept.save = save_and_stop
+    kept.save = save_and_stop  # pyright: ignore[reportAttributeAccessIssue]
     with pytest.raises(KeyboardInterrupt):
         _train(real, kept)
 

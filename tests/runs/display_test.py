@@ -22,6 +22,11 @@ def _console(terminal=False, width=100):
     )
 
 
+def _text(console):
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
 def _lines(console):
     return console.file.getvalue().splitlines()
 
@@ -156,7 +161,7 @@ def test_a_terminal_has_a_line_for_the_grid_and_one_for_the_run():
 def _summary(record):
     console = _console()
     summarise(Display(1, console=console), record, "out")
-    return console.file.getvalue()
+    return _text(console)
 
 
 def test_a_summary_has_every_layer_and_where_the_record_is():
@@ -189,6 +194,6 @@ def test_a_loss_that_is_nan_from_the_start_is_not_the_learning_rates():
 def test_suggestions_name_another_method_and_quote_the_folder():
     console = _console(width=200)
     suggest(Display(1, console=console), a_run(goodness="moment").spec, "my runs")
-    text = console.file.getvalue()
+    text = _text(console)
     assert "--config.goodness=sos --config.pathway=standard" in text
     assert "--workdir='my runs'" in text

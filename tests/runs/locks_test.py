@@ -90,6 +90,7 @@ def test_the_claim_of_a_killed_process_is_taken_at_once(tmp_path):
             assert time.monotonic() < deadline
             time.sleep(0.01)
         process.wait()
+        assert process.stdout is not None
         process.stdout.close()
 
 
@@ -107,6 +108,7 @@ def test_a_live_process_keeps_its_claim_beyond_the_lease(tmp_path):
     finally:
         process.kill()
         process.wait()
+        assert process.stdout is not None
         process.stdout.close()
 
 

@@ -87,6 +87,7 @@ def address():
         stderr=subprocess.DEVNULL,
         text=True,
     )
+    assert cluster.stdout is not None
     yield cluster.stdout.readline().strip()
     cluster.communicate(timeout=60)
 

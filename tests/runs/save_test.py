@@ -9,9 +9,11 @@ from ffjax import data, records
 from ffjax.config.spec import Way
 from ffjax.errors import UserError
 from ffjax.network.network import from_bytes
-from ffjax.records import Curve, Point, record_path
+from ffjax.records import Curve, Point, Record, record_path
 from ffjax.runs import attempt, ray_cluster, run, workdir
 from ffjax.runs.checkpoint import Layers
+from ffjax.runs.display import Display
+from ffjax.runs.locks import Claims
 from ffjax.training import machine
 
 
@@ -90,6 +92,7 @@ def test_accuracies_are_on_validation_images_if_there_are_any(real):
     (record,) = attempt.run_group(
         [made], dataset, machine.here(), extras=attempt.Extras(eval_every=2)
     )
+    assert record.curve is not None
     assert record.curve.images == "validation"
     assert record.curve.points[-1].ensemble == record.accuracy_valid
 
@@ -98,9 +101,11 @@ def test_a_group_has_a_curve_each_and_backpropagation_too(real):
     extras = attempt.Extras(eval_every=2)
     runs = [a_run(seed) for seed in (1, 2)]
     for record in attempt.run_group(runs, real.dataset, machine.here(), extras=extras):
+        assert record.curve is not None
         assert record.curve.points[-1].ensemble == record.accuracy
     made = a_run(trainer="backprop")
     (record,) = attempt.run_group([made], real.dataset, machine.here(), extras=extras)
+    assert record.curve is not None
     (point,) = record.curve.points
     assert (point.layer, point.epochs) == (0, made.spec.epochs)
     assert point.ensemble == record.accuracy
@@ -139,7 +144,8 @@ def test_what_is_done_is_listed(tmp_path, trained, drawn):
 
 
 def test_a_network_that_cannot_be_written_is_named(tmp_path, real):
-    folder = workdir.Workdir(str(tmp_path), [real.run], None, None)
+    claims = Claims(tmp_path / "claims")
+    folder = workdir.Workdir(str(tmp_path), [real.run], Display(1), claims)
     workdir.prepare(str(tmp_path))
     (tmp_path / "networks").write_text("in the way")
     with pytest.raises(UserError, match="cannot write there"):
@@ -149,6 +155,8 @@ def test_a_network_that_cannot_be_written_is_named(tmp_path, real):
 def test_a_task_on_ray_brings_networks_and_curves_back(real):
     result = ray_cluster.run_task([real.run], real.dataset, 0, None, 1, True)
     (record,) = result.outcomes
+    assert isinstance(record, Record)
+    assert record.curve is not None
     assert list(result.networks) == [real.run.name]
     network = from_bytes(result.networks[real.run.name])
     assert network.history.points == tuple(record.curve.points)

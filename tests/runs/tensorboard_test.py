@@ -14,6 +14,10 @@ from ffjax.records import Curve, Point
 from ffjax.runs import run
 from ffjax.runs.tensorboard import Board
 
+# Classes that protobuf makes when the modules are imported.
+EVENT = vars(event_pb2)["Event"]
+HPARAMS = vars(plugin_hparams_pb2)["HParamsPluginData"]
+
 
 def read(folder):
     """The events of a run: (tag, value, step) of scalars, and HParams by tag."""
@@ -21,14 +25,12 @@ def read(folder):
     content, scalars, hparams = path.read_bytes(), [], {}
     while content:
         (length,) = struct.unpack("<Q", content[:8])
-        event = event_pb2.Event.FromString(content[12 : 12 + length])
+        event = EVENT.FromString(content[12 : 12 + length])
         content = content[16 + length :]
         for value in event.summary.value:
             if value.metadata.plugin_data.plugin_name == "hparams":
                 raw = value.metadata.plugin_data.content
-                hparams[value.tag] = plugin_hparams_pb2.HParamsPluginData.FromString(
-                    raw
-                )
+                hparams[value.tag] = HPARAMS.FromString(raw)
             else:
                 scalars.append((value.tag, value.simple_value, event.step))
     return scalars, hparams

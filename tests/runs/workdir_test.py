@@ -239,7 +239,8 @@ def test_scratch_files_of_killed_writers_are_removed(tmp_path):
     for path in left:
         path.parent.mkdir(parents=True)
         path.write_text("half")
-        os.utime(path, (time.time() - 4000,) * 2)
+        old = time.time() - 4000
+        os.utime(path, (old, old))
     fresh = tmp_path / "results" / f".y{atomic._SCRATCH}2"
     fresh.write_text("at work")
     prepare(str(tmp_path))
