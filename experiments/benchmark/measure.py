@@ -48,6 +48,10 @@ class Prepared:
         return [params for params, _ in self.layers]
 
 
+# Compiled once for each shape, as the members' program is in training.
+_advance = jax.jit(pathway.advance, static_argnums=(0, 1))
+
+
 class Bench:
     """The images, and what is measured on them."""
 
@@ -69,7 +73,7 @@ class Bench:
         inputs = pathway.encode(arch, self.images)
         for index in range(case.num_layers):
             if index > 0:
-                inputs = pathway.advance(arch, index - 1, network.params[-1], inputs)
+                inputs = _advance(arch, index - 1, network.params[-1], inputs)
                 jax.block_until_ready(inputs)  # not a part of the compilation
             key = jax.random.key(index)
             state = program.init_layer(
@@ -108,9 +112,7 @@ class Bench:
         for index, row in enumerate(network.rows):
             if index > 0:
                 below = network.params[index - 1]
-                advance = functools.partial(
-                    pathway.advance, arch, index - 1, below, inputs
-                )
+                advance = functools.partial(_advance, arch, index - 1, below, inputs)
                 seconds, inputs = timed(advance)
                 _add(row, "inputs", seconds)
             # A key of the round's own: other batches than in the epochs before.
@@ -159,7 +161,7 @@ class Bench:
         for index in range(len(networks[0].rows)):
             if index > 0:
                 inputs = [
-                    pathway.advance(n.arch, index - 1, n.params[index - 1], x)
+                    _advance(n.arch, index - 1, n.params[index - 1], x)
                     for n, x in zip(networks, inputs, strict=True)
                 ]
             jax.block_until_ready(inputs)
