@@ -180,7 +180,7 @@ def _status(run: Record) -> str:
     return f"diverged at layer {place.layer + 1}, epoch {place.epoch + 1}"
 
 
-def _plain(value: Any) -> str:
+def _plain(value: object) -> str:
     """A value as text, however odd."""
     if isinstance(value, str):
         return value

@@ -289,6 +289,13 @@ def _md_claims(setting: str, verdicts: Iterable[audit.Verdict]) -> str:
     return f"### At {_md(setting)}\n\n{markdown_table(heads, lines)}"
 
 
+def _paper(cell: Cell, common: str) -> str:
+    """The paper's number beside a cell; what ``common`` says of it is left out."""
+    if cell.reference is None:
+        return ""
+    return f"({cell.reference.number})" if common else cell.reference.text
+
+
 def summary_table(
     records: Iterable[Record], workdir: str | os.PathLike[str] | None = None
 ) -> rich_table.Table:
@@ -304,8 +311,12 @@ def summary_table(
         shown = {record.cell for record in records}
         stored, _ = records_lib.read_all(workdir)
         records = [record for record in stored if record.cell in shown]
-    groups = cells_lib.by_setting(cells_lib.gather(records))
+    cells = cells_lib.gather(records)
+    groups = cells_lib.by_setting(cells)
     single = len(groups) == 1
+    others = {cell.reference.differs for cell in cells if cell.reference}
+    # What all of the paper's numbers have in common is said once.
+    common = others.pop() if len(others) == 1 else ""
     title = next(iter(groups)).text if single else None
     table = rich_table.Table(title=rich_text.Text(title) if title else None)
     heads = ("pathway", "goodness", "activation")
@@ -314,6 +325,8 @@ def summary_table(
     table.add_column("ours (%)", justify="right")
     table.add_column("seeds", justify="right")
     table.add_column("paper (%)")
+    if common:
+        table.caption = rich_text.Text(f"(paper: {common})")
     for setting, members in groups.items():
         for cell in cells_lib.ranked(members):
             line = [
@@ -322,7 +335,7 @@ def summary_table(
                 names.activation(cell.spec),
                 _ours(cell),
                 str(len(cell.seeds)),
-                cell.reference.text if cell.reference else "",
+                _paper(cell, common),
             ]
             if not single:
                 line.insert(0, setting.text)

@@ -5,7 +5,7 @@ import os
 import pathlib
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import safetensors
@@ -35,7 +35,7 @@ class Layers:
         self,
         workdir: str | os.PathLike[str],
         name: str,
-        identity: Mapping[str, Any],
+        identity: Mapping[str, object],
         report: Callable[[str], None],
     ):
         """The layers of run ``name``.
