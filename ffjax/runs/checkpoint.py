@@ -46,7 +46,7 @@ class Layers:
           identity: all that the layers depend on; layers of another one are not used.
           report: called with a line about a file that cannot be used or written.
         """
-        self._folder = pathlib.Path(workdir) / "partial" / name
+        self._folder = _folder(workdir, name)
         self._identity = json.dumps(identity, sort_keys=True)
         self._report = report
 
@@ -112,3 +112,12 @@ class Layers:
 
     def _path(self, index: int) -> pathlib.Path:
         return self._folder / f"layer{index}.safetensors"
+
+
+def forget(workdir: str | os.PathLike[str], name: str) -> None:
+    """Removes the layers of a run that has its record, if a kill left them behind."""
+    shutil.rmtree(_folder(workdir, name), ignore_errors=True)
+
+
+def _folder(workdir: str | os.PathLike[str], name: str) -> pathlib.Path:
+    return pathlib.Path(workdir) / "partial" / name

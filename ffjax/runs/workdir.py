@@ -20,7 +20,7 @@ from ffjax.errors import UserError
 from ffjax.network import Network
 from ffjax.paper.names import count, shortened
 from ffjax.records import BrokenRecord, Record
-from ffjax.runs import cost, order
+from ffjax.runs import checkpoint, cost, order
 from ffjax.runs.attempt import describe, goodness_source
 from ffjax.runs.datasets import DatasetError
 from ffjax.runs.display import Display
@@ -69,6 +69,8 @@ class Workdir:
           runs_here: whether they will be run on a device of this machine.
         """
         pending = [run for run in self._runs if not self._take_record(run, before=True)]
+        for record in self.records:
+            checkpoint.forget(self.path, record.name)
         if self.records:
             self._compare_origins(runs_here)
         if self.display.is_grid and self.records:

@@ -48,13 +48,41 @@ def _check_left_over(workdir):
     assert (workdir / "report" / "index.html").stat().st_size > 1000
 
 
-def _kill_often(config, workdir, cache, kills, seconds, seed=0):
-    """Kills the grid after random times below ``seconds``, then lets it finish."""
+# What a process has done when it is killed, by what lies in the workdir then.
+_SIGNS = ("claims/*", "partial/*/*", "results/*.json")
+
+
+def _wait_for(process, workdir, sign):
+    """Waits until there is a file that ``sign`` matches, or the process is over.
+
+    An empty file does not count: a claim whose owner was killed before it could write
+    its name into it is respected for a lease of two minutes.
+    """
+
+    def is_there():
+        try:
+            return any(path.stat().st_size for path in workdir.glob(sign))
+        except OSError:  # removed meanwhile
+            return False
+
+    while process.poll() is None and not is_there():
+        time.sleep(0.002)
+
+
+def _kill_often(config, workdir, cache, kills, seconds=None, seed=0):
+    """Kills the grid again and again, then lets it finish.
+
+    Without ``seconds`` at its first claim, then after a layer, then after a run; with
+    it, after random times below that.
+    """
     moments = random.Random(seed)
     killed = []
-    for _ in range(kills):
+    for number in range(kills):
         process = _start(config, workdir, cache)
-        time.sleep(moments.uniform(0.5, seconds))
+        if seconds is None:
+            _wait_for(process, workdir, _SIGNS[number % len(_SIGNS)])
+        else:
+            time.sleep(moments.uniform(0.5, seconds))
         # A kill tells most where it leaves something half done; both are counted.
         is_alive = process.poll() is None
         process.kill()
@@ -73,8 +101,9 @@ def undisturbed(tmp_path_factory):
 
 def test_killed_and_restarted(tmp_path, undisturbed):
     # The compiled programs are there, so that kills hit the training as well.
-    killed, _ = _kill_often(_TINY, tmp_path, undisturbed / "cache", 3, 6.0)
-    assert any(is_alive for is_alive, *_ in killed)
+    killed, _ = _kill_often(_TINY, tmp_path, undisturbed / "cache", len(_SIGNS))
+    assert all(is_alive for is_alive, *_ in killed)
+    assert killed[1][2] > 0, "a layer was kept"
     assert small_runs.all_lasting(tmp_path) == small_runs.all_lasting(
         undisturbed / "work"
     )
