@@ -23,7 +23,7 @@ _DEFAULTS: dict[str, Any] = {
     "num_layers": 2,
     "width": 500,
     "epochs": 30,
-    "batch_size": 50,
+    "batch_size": 20,
     "learning_rate": 3e-3,
     "schedule": "cosine",
     "negatives": "all",
