@@ -1,5 +1,6 @@
 """The tables of the READMEs are those of the records, and say what was run."""
 
+import dataclasses
 import json
 import pathlib
 from collections.abc import Iterable, Mapping
@@ -13,6 +14,8 @@ from experiments.full import full
 from experiments.full import table as full_table
 from experiments.headline import figure, headline
 from experiments.headline import table as headline_table
+from experiments.precision import precision
+from experiments.precision import table as precision_table
 from experiments.record import record
 from experiments.record import table as record_table
 from experiments.small import table as small_table
@@ -32,7 +35,15 @@ def test_the_tables_of_a_readme_are_those_of_the_records(page: pathlib.Path):
 
 def test_every_experiment_with_a_table_shows_it():
     declared = {path.parent.name for path in tables.FOLDER.glob("*/table.py")}
-    assert declared == {"fast", "full", "headline", "record", "small", "sweeps"}
+    assert declared == {
+        "fast",
+        "full",
+        "headline",
+        "precision",
+        "record",
+        "small",
+        "sweeps",
+    }
     assert declared <= {page.parent.name for page in PAGES}
 
 
@@ -227,3 +238,29 @@ def test_a_broken_record_is_an_error(tmp_path: pathlib.Path):
 def test_every_axis_of_the_figure_has_ticks():
     assert figure.ticks(4.8, 81) == [5, 10, 20, 40, 80]
     assert figure.ticks(44, 51) == [45, 50]
+
+
+def test_precisions_are_compared_over_the_seeds_that_both_have(tmp_path: pathlib.Path):
+    (whole, *_) = config.expand(headline.get_config("fashion_mnist"))
+    (half, *_) = config.expand(precision.get_config())
+    write_records(
+        tmp_path / "float32",
+        [(whole, 42, {"accuracy": 88.0}), (whole, 43, {"accuracy": 89.0})],
+    )
+    write_records(
+        tmp_path / "bfloat16",
+        [(half, 43, {"accuracy": 88.9}), (half, 44, {"accuracy": 80.0})],
+    )
+    text = precision_table.accuracy(tmp_path / "bfloat16", tmp_path / "float32")
+    assert text.splitlines()[-1] == (
+        "| FFCL, burstiness, GELU | 43 | 89.00 | 88.90 | -0.10 |"
+    )
+
+
+def test_every_run_in_bfloat16_has_a_run_in_float32():
+    whole = {cell.spec for cell in config.expand(headline.get_config("fashion_mnist"))}
+    cells = config.expand(precision.get_config())
+    assert len(cells) == 6
+    for cell in cells:
+        assert cell.spec.precision == "bfloat16"
+        assert dataclasses.replace(cell.spec, precision="float32") in whole
