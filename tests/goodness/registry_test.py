@@ -124,23 +124,24 @@ def test_a_running_mean_is_explicit_state(rng):
     definition = goodness.register(running=lambda h: h.mean(-1))(above_usual)
     g = goodness.Goodness(definition, ())
     h = rng.normal(size=(4, 10)).astype(np.float32) + 1
-    state = g.update(g.init(), jnp.asarray(h))
+    state = g.update(g.init(10), jnp.asarray(h), True)
     assert state == pytest.approx(0.1 * h.mean(), rel=1e-5)
-    again = g.update(state, jnp.asarray(2 * h))
+    again = g.update(state, jnp.asarray(2 * h), True)
     assert again == pytest.approx(0.9 * np.asarray(state) + 0.2 * h.mean(), rel=1e-5)
     np.testing.assert_allclose(g(h, state), h.mean(-1) - np.asarray(state), rtol=1e-5)
     # A state that was saved and read again comes as a NumPy array.
     np.testing.assert_array_equal(g(h, np.asarray(state)), g(h, state))
-    np.testing.assert_array_equal(g(h), g(h, g.init()))
+    np.testing.assert_array_equal(g(h), g(h, g.init(10)))
     assert g.combine([jnp.float32(1.0), jnp.float32(3.0)]) == 2.0
     # Neither the state nor its update is differentiated.
     assert jax.grad(lambda s: g(h, s).sum())(state) == 0
-    assert np.all(jax.grad(lambda h: g.update(state, h))(h) == 0)
+    assert np.all(jax.grad(lambda h: g.update(state, h, True))(h) == 0)
 
 
 def test_functions_without_a_running_mean_have_no_state(rng):
     g = goodness.make("sos")
-    assert g.init() == g.update((), jnp.ones((2, 3))) == g.combine([(), ()]) == ()
+    after = g.update((), jnp.ones((2, 3)), True)
+    assert g.init(3) == after == g.combine([(), ()]) == ()
 
 
 def test_the_hash_of_the_source(tmp_path, monkeypatch):
