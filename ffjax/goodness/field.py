@@ -48,7 +48,8 @@ def _entropy(share: jax.Array) -> jax.Array:
 
 
 def _squared_distance(h: jax.Array, centre: jax.Array) -> jax.Array:
-    return jnp.sum(jnp.square(h - centre), axis=-1)
+    """||h - c||^2 of h (..., d) and c (d,)."""
+    return jnp.sum(jnp.square(h - jnp.broadcast_to(centre, h.shape)), axis=-1)
 
 
 @register
@@ -181,7 +182,7 @@ def bcm(h: jax.Array, theta: jax.Array) -> jax.Array:
     E_B[h_i^2].
     """
     square = h * h
-    change = jnp.mean(square * (square - theta), axis=-1)
+    change = jnp.mean(square * (square - jnp.broadcast_to(theta, h.shape)), axis=-1)
     return _clip(_energy(h) + 0.01 * change, h.shape[-1])
 
 
