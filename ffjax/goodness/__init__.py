@@ -13,6 +13,8 @@ the paper's. To add your own, decorate it with ``register`` in a file of yours:
 
 and train it with ``--config.goodness=my_module:l4_over_l2``, or from Python:
 ``make("my_module:l4_over_l2")``. It is swept, reported and compared like the others.
+A function may also have a state, statistics of the batch and know the positives: see
+``register``.
 """
 
 # Imported for what they do: they enter the paper's thirteen functions into GOODNESS,

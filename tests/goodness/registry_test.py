@@ -175,11 +175,13 @@ def own_module(tmp_path, monkeypatch):
 def test_a_function_of_your_own_with_a_vector_state(own_module, rng):
     g = goodness.make(f"{own_module}:unusual")
     h = rng.normal(size=(2, 3, 5)).astype(np.float32)
-    state = g.update(g.init(5), h, [[True], [False]])
+    state = g.update(g.init(5), jnp.asarray(h), np.array([[True], [False]]))
     np.testing.assert_allclose(state, 0.1 * h.mean((0, 1)), rtol=1e-5)
     expected = ((h - np.asarray(state)) ** 2).mean(-1)
     np.testing.assert_allclose(g(h, state), expected, rtol=1e-5)
-    np.testing.assert_array_equal(g.in_training(h, state, True), g(h, state))
+    np.testing.assert_array_equal(
+        g.in_training(jnp.asarray(h), state, True), g(h, state)
+    )
     wide = g.combine([state, jnp.ones(2)])
     np.testing.assert_array_equal(wide, np.r_[state, 1, 1])
 
