@@ -8,7 +8,7 @@ import importlib.util
 import itertools
 import os
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 # jax looks for no driver then, and this process's own arrays are on the CPU.
@@ -22,6 +22,7 @@ from jax.experimental import topologies
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import ffjax
+from configs import grid
 from experiments.gpu import read
 from ffjax.config import build, make_spec
 from ffjax.errors import UserError
@@ -149,10 +150,13 @@ class Case:
         arch, shape = self._architecture, _sizes()
         widths = [self._inputs(place, 0).shape[-1], *arch.widths]
         params = [self._params(i, widths[i]) for i in range(len(arch.widths))]
-        state = jax.eval_shape(arch.goodness.init)
+        states = [
+            jax.eval_shape(functools.partial(arch.goodness.init, width))
+            for width in arch.widths
+        ]
         return networks.score_members.trace(
             place.own(params),
-            place.own([state] * len(params)),
+            place.own(states),
             place.shared((shape.test, shape.inputs), jnp.float32),
             place.own(self._hyper().gate_on),
             mesh=place.mesh,
@@ -219,7 +223,7 @@ def all_cases(**pins: Sequence[Any]) -> list[Case]:
       **pins: fields of ``Case`` with the values to keep; programs without a goodness
         function or a layer of their own serve all of them, and stay.
     """
-    pathways, names = ("standard", "ffcl"), tuple(_goodness_names())
+    pathways, names = ("standard", "ffcl"), grid.GOODNESS
     spread = [(1, 1), (5, 1), (2, 1), (8, 8)]
     cases: dict[Case, None] = {}
 
@@ -247,12 +251,6 @@ def all_cases(**pins: Sequence[Any]) -> list[Case]:
             getattr(case, name) in (*kept, "", 0) for name, kept in pins.items() if kept
         )
     ]
-
-
-def _goodness_names() -> Iterator[str]:
-    from ffjax.goodness import GOODNESS
-
-    return (name for name, known in GOODNESS.items() if known.is_built_in)
 
 
 @functools.cache

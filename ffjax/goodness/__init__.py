@@ -13,10 +13,14 @@ the paper's. To add your own, decorate it with ``register`` in a file of yours:
 
 and train it with ``--config.goodness=my_module:l4_over_l2``, or from Python:
 ``make("my_module:l4_over_l2")``. It is swept, reported and compared like the others.
+A function may also have a state, statistics of the batch and know the positives: see
+``register``.
 """
 
-# Imported for what it does: it enters the thirteen functions into GOODNESS.
-from ffjax.goodness import functions as _functions  # noqa: F401
+# Imported for what they do: they enter the paper's thirteen functions into GOODNESS,
+# and then those of the field.
+from ffjax.goodness import functions as _functions  # noqa: F401, I001
+from ffjax.goodness import field as _field  # noqa: F401
 from ffjax.goodness.registry import (
     GOODNESS,
     Definition,

@@ -1,4 +1,4 @@
-"""The thirteen goodness functions, in the paper's order.
+"""The paper's thirteen goodness functions, in its order.
 
 Equation and section numbers are those of "Selectivity and Shape in the Design of
 Forward-Forward Goodness Functions".

@@ -2,7 +2,7 @@
 
 import pathlib
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 import jax
@@ -63,3 +63,29 @@ def check_value(
         f"goodness={address!r}: gives {what} for activations of shape {h.shape}; must "
         f"reduce the last axis alone, to floats of shape {shape}"
     )
+
+
+def check_statistics(
+    address: str, statistics: Mapping[str, object], width: int
+) -> None:
+    """Raises a UserError for statistics that a layer of this width cannot keep.
+
+    Args:
+      address: of the function.
+      statistics: the shapes of what ``running`` and ``batch`` gave, by these names.
+      width: d.
+    """
+    for name, value in statistics.items():
+        for part in value if isinstance(value, tuple) else (value,):
+            if not isinstance(part, jax.ShapeDtypeStruct):
+                what = f"a value of type {type(part).__name__!r}"
+            elif not jnp.issubdtype(part.dtype, jnp.floating):
+                what = f"{part.dtype} numbers"
+            elif part.shape and part.shape[-1] != width:
+                what = f"shape {part.shape}"
+            else:
+                continue
+            raise UserError(
+                f"goodness={address!r}: {name} gives {what} for a layer of {width} "
+                f"units; must be floats, a number or with {width} on the last axis"
+            )

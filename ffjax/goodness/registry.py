@@ -6,7 +6,7 @@ import functools
 import importlib
 import inspect
 from collections.abc import Callable, Sequence
-from typing import TypeAlias, overload
+from typing import Any, NamedTuple, TypeAlias, TypeVar, overload
 
 import jax
 import jax.numpy as jnp
@@ -18,9 +18,13 @@ from ffjax.goodness import own, source
 
 MOMENTUM = 0.9  # of the running means that some functions keep
 
+_T = TypeVar("_T")
 Function: TypeAlias = Callable[..., jax.Array]
+# One array, or several of them.
+Statistic: TypeAlias = Callable[..., jax.Array | tuple[jax.Array, ...]]
 Param: TypeAlias = bool | int | float | str  # the value of a function's parameter
-State: TypeAlias = jax.Array | np.ndarray | tuple[()]  # a running mean, or nothing
+# The running mean of one statistic, or of several; () for functions without any.
+State: TypeAlias = jax.Array | np.ndarray | tuple[jax.Array | np.ndarray, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +34,19 @@ class Definition:
     name: str
     fn: Function
     running: Function | None = None
+    batch: Statistic | None = None
+    positive: bool = False
     shifted: Function | None = None
+
+    @property
+    def has_state(self) -> bool:
+        """Whether a layer keeps running means for it."""
+        return self.running is not None or self.batch is not None
+
+    @property
+    def num_arrays(self) -> int:
+        """How many arrays the function takes, ahead of its parameters."""
+        return 1 + sum((bool(self.running), bool(self.batch), self.positive))
 
     @property
     def defaults(self) -> dict[str, Param]:
@@ -65,7 +81,11 @@ def register(fn: Function) -> Definition: ...
 
 @overload
 def register(
-    *, running: Function | None = None, shifted: Function | None = None
+    *,
+    running: Function | None = None,
+    batch: Statistic | None = None,
+    positive: bool = False,
+    shifted: Function | None = None,
 ) -> Callable[[Function], Definition]: ...
 
 
@@ -73,29 +93,50 @@ def register(
     fn: Function | None = None,
     *,
     running: Function | None = None,
+    batch: Statistic | None = None,
+    positive: bool = False,
     shifted: Function | None = None,
 ) -> Definition | Callable[[Function], Definition]:
     """Decorator: enters a function into GOODNESS under its own name.
 
+    The three in the middle hand ``fn`` an array more each, in this order:
+    ``fn(h, running, batch, positive, *, ...)`` has all of them.
+
     Args:
-      fn: ``fn(h, *, parameter=default, ...)``; with ``running``,
-        ``fn(h, running_mean, *, ...)``.
-      running: a function of h whose exponential running mean over the training batches
-        is handed to ``fn`` as a constant: the layer's state, like that of batch norm.
+      fn: ``fn(h, *, parameter=default, ...)``.
+      running: ``running(h)``, a number an example (...) or a vector (..., d). Its mean
+        over a batch, positive and negative examples alike, goes into an exponential
+        running mean, which ``fn`` gets as a constant: the layer's state, like that of
+        batch norm. ``fn`` sees what the steps before made of it.
+      batch: ``batch(h, positive)``, a statistic of all examples of a step, h (n, d) and
+        positive (n,): a number, an array (..., d), or a tuple of these. In training
+        ``fn`` gets that of the step's own batch, and gradients go through it. In
+        evaluation it gets the running mean, frozen, as in batch norm, and each example
+        by itself: no prediction depends on other images. So in training such a function
+        may also look across the leading axes of h, which are the batch.
+      positive: whether ``fn`` gets which examples have their true label, (...). In
+        evaluation a candidate label is judged as if it were the true one.
       shifted: a faster way to the goodness of h under many shifts, if there is any:
         ``shifted(h, v, *, ...)`` of h (..., d) and v (C, d) equals ``fn(h + v_c)`` for
-        each of them, (..., C). For a function without ``running``.
+        each of them, (..., C). For a function of h alone.
     """
     if fn is None:
-        return functools.partial(_register, running=running, shifted=shifted)
-    return _register(fn, running=running, shifted=shifted)
+        return functools.partial(
+            _register, running=running, batch=batch, positive=positive, shifted=shifted
+        )
+    return _register(fn)
 
 
 def _register(
-    fn: Function, *, running: Function | None, shifted: Function | None
+    fn: Function,
+    *,
+    running: Function | None = None,
+    batch: Statistic | None = None,
+    positive: bool = False,
+    shifted: Function | None = None,
 ) -> Definition:
-    _check_signature(fn, num_arrays=1 if running is None else 2)
-    definition = Definition(fn.__name__, fn, running, shifted)
+    definition = Definition(fn.__name__, fn, running, batch, positive, shifted)
+    _check_signature(fn, definition.num_arrays)
     # A user's module may be imported under two names; a built-in may not be replaced.
     existing = GOODNESS.get(fn.__name__)
     if existing is not None and existing.is_built_in:
@@ -117,11 +158,18 @@ def _check_signature(fn: Function, num_arrays: int) -> None:
             )
 
 
+class _Statistics(NamedTuple):
+    """Of a batch, of a state, or only their shapes; () for what there is not."""
+
+    running: Any
+    batch: Any
+
+
 @dataclasses.dataclass(frozen=True)
 class Goodness:
     """A goodness function with its parameters set: hashable, so jit can tell it apart.
 
-    ``g(h)`` measures h. A function with a running mean also takes the layer's state,
+    ``g(h)`` measures h. A function with a state also takes that of the layer,
     ``g(h, state)``; without it, its initial value is used. State is an empty tuple for
     the functions that have none.
     """
@@ -130,16 +178,42 @@ class Goodness:
     params: tuple[tuple[str, Param], ...]
 
     def __call__(self, activations: ArrayLike, state: State = ()) -> jax.Array:
-        """Goodness of the activations over their last axis."""
+        """Goodness of activations over their last axis, each judged as a candidate."""
         h = jnp.asarray(activations)
         if not jnp.issubdtype(h.dtype, jnp.floating):
             h = h.astype(jnp.float32)
+        frozen = self._frozen(state, h)
+        if self.definition.batch is None:
+            return self._measure(h, frozen, np.True_)
+        alone = jax.vmap(lambda one: self._measure(one, frozen, np.True_))
+        return alone(h.reshape(-1, h.shape[-1])).reshape(h.shape[:-1])
+
+    def in_training(self, h: jax.Array, state: State, positive: ArrayLike) -> jax.Array:
+        """Goodness of all examples of a training step.
+
+        Args:
+          h: (..., d), positive and negative examples.
+          state: of the layer.
+          positive: (...), which of them have their true label.
+        """
+        known = self._frozen(state, h)
+        if self.definition.batch is not None:
+            known = known._replace(batch=self._of_batch(h, positive).batch)
+        return self._measure(h, known, positive)
+
+    def _measure(
+        self, h: jax.Array, known: _Statistics, positive: ArrayLike
+    ) -> jax.Array:
+        definition = self.definition
         arrays = [h]
-        if self.definition.running is not None:
-            mean = self._running_mean(state)
-            arrays.append(jax.lax.stop_gradient(mean).astype(h.dtype))
-        value = self._call(self.definition.fn, *arrays, **dict(self.params))
-        own.check_value(self.definition.address, value, h, h.shape[:-1])
+        if definition.running is not None:
+            arrays.append(known.running)
+        if definition.batch is not None:
+            arrays.append(known.batch)
+        if definition.positive:
+            arrays.append(jnp.broadcast_to(positive, h.shape[:-1]))
+        value = self._call(definition.fn, *arrays, **dict(self.params))
+        own.check_value(definition.address, value, h, h.shape[:-1])
         return value
 
     @property
@@ -154,34 +228,79 @@ class Goodness:
         own.check_value(self.definition.address, value, h, shape)
         return value
 
-    def _call(self, fn: Function, /, *arrays: jax.Array, **params: Param) -> jax.Array:
+    def _call(self, fn: Callable[..., _T], /, *arrays: Any, **params: Param) -> _T:
         if self.definition.is_built_in:
             return fn(*arrays, **params)
         return own.call(self.definition.address, fn, *arrays, **params)
 
-    def init(self) -> State:
-        """The state of an untrained layer."""
-        return () if self.definition.running is None else jnp.zeros((), jnp.float32)
+    def init(self, width: int) -> State:
+        """The state of an untrained layer of so many units."""
+        shapes = jax.tree.leaves(self._shapes(width))
+        return _state([jnp.zeros(shape.shape, jnp.float32) for shape in shapes])
 
-    def update(self, state: State, h: jax.Array) -> State:
-        """The state after a batch of activations, positive and negative ones alike."""
-        running = self.definition.running
-        if running is None:
+    def update(self, state: State, h: jax.Array, positive: ArrayLike) -> State:
+        """The state after a training step; h and positive as in ``in_training``."""
+        if not self.definition.has_state:
             return state
-        mean = self._call(lambda h: jnp.mean(running(h)), jax.lax.stop_gradient(h))
-        return MOMENTUM * self._running_mean(state) + (1 - MOMENTUM) * mean
+        old = jax.tree.leaves(self._means(state, h.shape[-1]))
+        new = jax.tree.leaves(self._of_batch(jax.lax.stop_gradient(h), positive))
+        pairs = zip(old, new, strict=True)
+        return _state([MOMENTUM * mean + (1 - MOMENTUM) * now for mean, now in pairs])
 
     def combine(self, states: Sequence[State]) -> State:
-        """The state for the concatenation of several layers: the mean of theirs."""
-        if self.definition.running is None:
-            return ()
-        means = [self._running_mean(state) for state in states]
-        return sum(means[1:], start=means[0]) / len(means)
+        """The state for the concatenation of several layers.
 
-    def _running_mean(self, state: State) -> jax.Array:
-        if isinstance(state, tuple):
-            return jnp.zeros((), jnp.float32)
-        return jnp.asarray(state)
+        Of numbers it is the mean; vectors of units are concatenated as the units are.
+        """
+        parts = zip(*map(jax.tree.leaves, states), strict=True)
+        return _state([_combine(part) for part in parts])
+
+    def _frozen(self, state: State, h: jax.Array) -> _Statistics:
+        """What the function knows from the steps before, as constants."""
+        return jax.tree.map(
+            lambda mean: jax.lax.stop_gradient(mean).astype(h.dtype),
+            self._means(state, h.shape[-1]),
+        )
+
+    def _means(self, state: State, width: int) -> _Statistics:
+        """A state by what it is the mean of."""
+        means = jax.tree.leaves(state) or jax.tree.leaves(self.init(width))
+        structure = jax.tree.structure(self._shapes(width))
+        return jax.tree.unflatten(structure, map(jnp.asarray, means))
+
+    def _shapes(self, width: int) -> _Statistics:
+        """The shapes of the statistics for a layer of this width; checked."""
+        definition = self.definition
+        if not definition.has_state:
+            return _Statistics((), ())
+        h = jax.ShapeDtypeStruct((2, width), jnp.float32)
+        positive = jax.ShapeDtypeStruct((2,), jnp.bool_)
+        shapes = jax.eval_shape(self._of_batch, h, positive)
+        own.check_statistics(definition.address, shapes._asdict(), width)
+        return shapes
+
+    def _of_batch(self, h: jax.Array, positive: ArrayLike) -> _Statistics:
+        """The statistics of the examples (..., d) of a step."""
+        running, batch = self.definition.running, self.definition.batch
+        of_running, of_batch = (), ()
+        if running is not None:
+            axes = tuple(range(h.ndim - 1))
+            of_running = self._call(lambda h: jnp.mean(running(h), axis=axes), h)
+        if batch is not None:
+            every = jnp.broadcast_to(positive, h.shape[:-1]).reshape(-1)
+            of_batch = self._call(batch, h.reshape(-1, h.shape[-1]), every)
+        return _Statistics(of_running, of_batch)
+
+
+def _state(means: Sequence[jax.Array]) -> State:
+    return means[0] if len(means) == 1 else tuple(means)
+
+
+def _combine(means: Sequence[ArrayLike]) -> jax.Array:
+    arrays = [jnp.asarray(mean) for mean in means]
+    if arrays[0].ndim > 0:
+        return jnp.concatenate(arrays, axis=-1)
+    return sum(arrays[1:], start=arrays[0]) / len(arrays)
 
 
 def make(name: str | Definition, **params: Param) -> Goodness:

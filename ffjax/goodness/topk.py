@@ -1,4 +1,4 @@
-"""The mean of the k largest entries, without a sort.
+"""The mean of the k largest entries, and what trimming leaves, without a sort.
 
 The k-th largest entry is bracketed by counting: halve the bracket, count the entries
 above the middle, keep the half with the k-th. Values are then a sum over the entries
@@ -36,10 +36,15 @@ def _mean_of_largest_jvp(
     """
     (h,), (dh,) = primals, tangents
     bracket = _bracket_largest(h, k)
+    weight = _weight(h, bracket, k)
+    return _excess_mean(h, bracket.low, k), jnp.sum(weight * dh, axis=-1)
+
+
+def _weight(h: jax.Array, bracket: "_Bracket", k: int) -> jax.Array:
+    """Of each entry in the mean of the k largest."""
     share = (k - bracket.above) / jnp.maximum(bracket.inside - bracket.above, 1)
     weight = jnp.where(h >= bracket.high, 1, share.astype(h.dtype)) / k
-    weight = weight * (h >= bracket.low)
-    return _excess_mean(h, bracket.low, k), jnp.sum(weight * dh, axis=-1)
+    return weight * (h >= bracket.low)
 
 
 def _excess_mean(h: jax.Array, low: jax.Array, k: int) -> jax.Array:
@@ -48,6 +53,38 @@ def _excess_mean(h: jax.Array, low: jax.Array, k: int) -> jax.Array:
     # written to memory; the barrier keeps it in the sum.
     bound = jax.lax.optimization_barrier(low)
     return low[..., 0] + jnp.sum(jnp.maximum(h, bound) - bound, axis=-1) / k
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
+def trimmed_sum(x: jax.Array, k: int) -> jax.Array:
+    r"""The sum without the k smallest and the k largest entries: (..., d) -> (...).
+
+    With u and t between those and the rest, it is sum_i clip(x_i, u, t) - k (u + t):
+    outliers do not enter it, so that they leave no rounding behind.
+    """
+    if k == 0:
+        return jnp.sum(x, axis=-1)
+    low, high = -_bracket_largest(-x, k).low, _bracket_largest(x, k).low
+    return _clipped_sum(x, low, high, k)
+
+
+@trimmed_sum.defjvp
+def _trimmed_sum_jvp(
+    k: int, primals: tuple[jax.Array], tangents: tuple[jax.Array]
+) -> tuple[jax.Array, jax.Array]:
+    """Weight 1 for what is left; of entries tied with others, their share."""
+    (x,), (dx,) = primals, tangents
+    if k == 0:
+        return jnp.sum(x, axis=-1), jnp.sum(dx, axis=-1)
+    smallest, largest = _bracket_largest(-x, k), _bracket_largest(x, k)
+    left = 1 - k * (_weight(-x, smallest, k) + _weight(x, largest, k))
+    value = _clipped_sum(x, -smallest.low, largest.low, k)
+    return value, jnp.sum(left * dx, axis=-1)
+
+
+def _clipped_sum(x: jax.Array, low: jax.Array, high: jax.Array, k: int) -> jax.Array:
+    kept = jnp.sum(jnp.clip(x, low, high), axis=-1)
+    return kept - k * (low + high)[..., 0]
 
 
 class _Bracket(NamedTuple):

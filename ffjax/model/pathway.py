@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ffjax.goodness import Goodness, State
 from ffjax.model import normalise, product
@@ -162,6 +163,7 @@ def score(
     x: jax.Array,
     labels: jax.Array,
     gate_on: jax.Array | None = None,
+    positive: np.ndarray | None = None,
 ) -> tuple[jax.Array, jax.Array]:
     """One layer's goodness under candidate labels, (K, B), and what it was measured on.
 
@@ -177,12 +179,17 @@ def score(
       x: inputs (B, D), or (K, B, D) where they depend on the label already.
       labels: candidate labels (K, B).
       gate_on: see ``Layer``.
+      positive: in a step of training, (K, B), which of them are the true ones; without
+        it, each is judged as in evaluation.
     """
     shifted = arch.goodness.shifted
     is_shift = arch.layer(index).label_site == "output"
     if shifted is None or not is_shift or len(labels) <= _FEW:
         _, measured = run_layer(arch, index, params, x, labels, gate_on)
-        return arch.goodness(measured, goodness_state), measured
+        if positive is None:
+            return arch.goodness(measured, goodness_state), measured
+        scores = arch.goodness.in_training(measured, goodness_state, positive)
+        return scores, measured
     features, measured = run_layer(arch, index, params, x, labels[0], gate_on)
     scores = shifted(features, params["label_kernel"])
     return jnp.take_along_axis(scores.T, labels, axis=0), measured[None]

@@ -8,7 +8,7 @@ import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal, NamedTuple, cast
+from typing import Annotated, Any, Literal, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -242,19 +242,37 @@ def _check_layers(
 
 def _shapes(params: pathway.Params, state: goodness.State) -> dict[str, str]:
     """The shape and type of each array of a layer."""
-    states = {} if isinstance(state, tuple) else {"goodness_state": state}
     return {
         name: f"{leaf.dtype}{list(leaf.shape)}"
-        for name, leaf in sorted({**params, **states}.items())
+        for name, leaf in sorted({**params, **_named_state(state)}.items())
     }
+
+
+_STATE = "goodness_state"
+
+
+def _named_state(state: goodness.State) -> dict[str, Any]:
+    """The arrays of a state by name: a number after it where there are several."""
+    if not isinstance(state, tuple):
+        return {_STATE: state}
+    return {f"{_STATE}.{index}": part for index, part in enumerate(state)}
+
+
+def _take_state(values: dict[str, np.ndarray]) -> goodness.State:
+    """The inverse of ``_named_state``; takes the arrays out of the values."""
+    if _STATE in values:
+        return values.pop(_STATE)
+    parts = []
+    while (name := f"{_STATE}.{len(parts)}") in values:
+        parts.append(values.pop(name))
+    return tuple(parts)
 
 
 def layer_tensors(trained: TrainedLayer, prefix: str = "") -> dict[str, np.ndarray]:
     """A trained layer as named arrays, for a file."""
-    tensors = {f"{prefix}{name}": np.asarray(v) for name, v in trained.params.items()}
+    arrays = {**trained.params, **_named_state(trained.goodness_state)}
+    tensors = {f"{prefix}{name}": np.asarray(value) for name, value in arrays.items()}
     tensors[f"{prefix}losses"] = trained.losses
-    if not isinstance(trained.goodness_state, tuple):
-        tensors[f"{prefix}goodness_state"] = np.asarray(trained.goodness_state)
     return tensors
 
 
@@ -270,5 +288,5 @@ def layer_from_tensors(
     if "losses" not in values:
         raise ValueError(f"it has no tensor {prefix}losses")
     losses = values.pop("losses")
-    state = values.pop("goodness_state", None)
-    return TrainedLayer(values, () if state is None else state, losses)
+    state = _take_state(values)
+    return TrainedLayer(values, state, losses)

@@ -119,12 +119,14 @@ def layer_loss(
       hyper: threshold and gate.
       program: which layer, and its loss.
     """
-    arch = program.arch
+    arch, index = program.arch, program.index
+    positive = np.zeros(labels.shape, bool)
+    positive[0] = True
     scores, measured = pathway.score(
-        arch, program.index, params, goodness_state, x, labels, hyper.gate_on
+        arch, index, params, goodness_state, x, labels, hyper.gate_on, positive
     )
     loss = program.training.objective(scores, measured, hyper.threshold)
-    return loss, arch.goodness.update(goodness_state, measured)
+    return loss, arch.goodness.update(goodness_state, measured, positive)
 
 
 @functools.partial(
@@ -258,7 +260,8 @@ def init_layer(
         key, jnp.zeros((width,)), jnp.zeros((), jnp.int32)
     )
     params = variables["params"]
-    return LayerState(params, training.optimizer.init(params), arch.goodness.init())
+    goodness_state = arch.goodness.init(arch.widths[index])
+    return LayerState(params, training.optimizer.init(params), goodness_state)
 
 
 def num_slots(epochs: int) -> int:

@@ -12,6 +12,9 @@ from configs import grid
 from experiments import summary, tables
 from experiments.full import full
 from experiments.full import table as full_table
+from experiments.functions import figure as functions_figure
+from experiments.functions import functions
+from experiments.functions import table as functions_table
 from experiments.headline import figure, headline
 from experiments.headline import table as headline_table
 from experiments.precision import precision
@@ -23,6 +26,7 @@ from experiments.sweeps import table as sweeps_table
 from ffjax import config
 from ffjax.config import Cell
 from ffjax.errors import UserError
+from ffjax.goodness import GOODNESS
 
 PAGES = summary.pages()
 
@@ -38,6 +42,7 @@ def test_every_experiment_with_a_table_shows_it():
     assert declared == {
         "fast",
         "full",
+        "functions",
         "headline",
         "precision",
         "record",
@@ -223,8 +228,54 @@ def test_full_leaves_small_networks_to_their_own_table():
     assert "2x500" not in text
 
 
+def test_functions_are_ranked_by_the_better_pathway(tmp_path: pathlib.Path):
+    accuracies = {
+        ("sos", 2.0): (60.0, 81.0),
+        ("sos", 1.0): (82.0, 70.0),
+        ("predictive_coding", 1.0): (10.0, 85.0),
+    }
+    runs = [
+        (cell, seed, {"accuracy": accuracies[own][cell.spec.pathway == "ffcl"] + seed})
+        for cell in config.expand(functions.get_config())
+        if (own := (cell.spec.goodness, cell.spec.threshold)) in accuracies
+        for seed in (0, 2)
+    ]
+    assert len(runs) == 12
+    write_records(tmp_path, runs)
+    lines = functions_table.ranking(tmp_path).splitlines()
+    assert lines[2:] == [
+        "| goodness | standard | FFCL |",
+        "| --- | --- | --- |",
+        "| predictive coding, threshold 1 | 11.00 ± 1.41 | 86.00 ± 1.41 |",
+        "| SoS, threshold 1 | 83.00 ± 1.41 | 71.00 ± 1.41 |",
+        # The paper's numbers for SoS with GELU, which are for its own threshold.
+        "| SoS, threshold 2 | 61.00 ± 1.41 (56.45) | 82.00 ± 1.41 (82.38) |",
+    ]
+    shown = functions_table.measured(tmp_path)
+    image = functions_figure.draw(shown, functions_table.name)
+    assert image.startswith(b"\x89PNG")
+    assert functions_figure.draw([], functions_table.name).startswith(b"\x89PNG")
+
+
+def test_all_functions_run_on_both_pathways_with_a_threshold_of_their_own():
+    cells = config.expand(functions.get_config())
+    assert len(cells) == 2 * (13 + 1 + 14)
+    assert {cell.spec.goodness for cell in cells} == {
+        name for name, known in GOODNESS.items() if known.is_built_in
+    }
+    assert {cell.seeds for cell in cells} == {(42, 43, 44)}
+    for cell in cells:
+        of_field = cell.spec.goodness in functions.FIELD
+        assert cell.spec.threshold in ((1.0, 2.0) if of_field else (2.0,))
+
+
 def test_without_records_a_table_says_so(tmp_path: pathlib.Path):
-    for make in (headline_table.methods, small_table.against_paper, full_table.methods):
+    for make in (
+        headline_table.methods,
+        small_table.against_paper,
+        full_table.methods,
+        functions_table.ranking,
+    ):
         assert make(tmp_path) == tables.NOTHING
 
 

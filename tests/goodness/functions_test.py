@@ -1,4 +1,4 @@
-"""The thirteen functions: values, gradients and what they share."""
+"""The paper's thirteen functions: values, gradients and what they share."""
 
 import math
 import subprocess
@@ -82,11 +82,11 @@ REFERENCE = {
 }
 
 
-def test_the_table_holds_the_thirteen_functions():
+def test_the_table_starts_with_the_thirteen_functions():
     code = "from ffjax.goodness import GOODNESS; print(*GOODNESS)"
     command = [sys.executable, "-c", code]
     names = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    assert names.split() == PAPER
+    assert names.split()[: len(PAPER)] == PAPER
     for name in PAPER:
         definition = goodness.GOODNESS[name]
         assert definition.is_built_in

@@ -2,6 +2,7 @@
 
 import math
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -124,23 +125,141 @@ def test_a_running_mean_is_explicit_state(rng):
     definition = goodness.register(running=lambda h: h.mean(-1))(above_usual)
     g = goodness.Goodness(definition, ())
     h = rng.normal(size=(4, 10)).astype(np.float32) + 1
-    state = g.update(g.init(), jnp.asarray(h))
+    state = g.update(g.init(10), jnp.asarray(h), True)
     assert state == pytest.approx(0.1 * h.mean(), rel=1e-5)
-    again = g.update(state, jnp.asarray(2 * h))
+    again = g.update(state, jnp.asarray(2 * h), True)
     assert again == pytest.approx(0.9 * np.asarray(state) + 0.2 * h.mean(), rel=1e-5)
     np.testing.assert_allclose(g(h, state), h.mean(-1) - np.asarray(state), rtol=1e-5)
     # A state that was saved and read again comes as a NumPy array.
     np.testing.assert_array_equal(g(h, np.asarray(state)), g(h, state))
-    np.testing.assert_array_equal(g(h), g(h, g.init()))
+    np.testing.assert_array_equal(g(h), g(h, g.init(10)))
     assert g.combine([jnp.float32(1.0), jnp.float32(3.0)]) == 2.0
     # Neither the state nor its update is differentiated.
     assert jax.grad(lambda s: g(h, s).sum())(state) == 0
-    assert np.all(jax.grad(lambda h: g.update(state, h))(h) == 0)
+    assert np.all(jax.grad(lambda h: g.update(state, h, True))(h) == 0)
+
+
+_OWN = """
+import jax.numpy as jnp
+from ffjax.goodness import register
+
+@register(running=lambda h: h)
+def unusual(h, usual):
+    return jnp.mean((h - usual) ** 2, axis=-1)
+
+@register(batch=lambda h, positive: (h.mean(0), h.std(0) + 1e-3))
+def standardised(h, batch):
+    mean, std = batch
+    return jnp.mean(((h - mean) / std) ** 3, axis=-1)
+
+@register(batch=lambda h, positive: h[..., 0].mean(), positive=True)
+def leaning(h, batch, positive, *, weight=0.5):
+    return jnp.mean(h * h, axis=-1) + weight * batch * jnp.where(positive, 1, -1)
+
+@register(running=lambda h: h.mean(-1), batch=lambda h, positive: h.std(0) + 1e-3)
+def both(h, running, batch):
+    return jnp.mean(h * h / batch, axis=-1) - running
+"""
+
+
+@pytest.fixture
+def own_module(tmp_path, monkeypatch):
+    """A user's module, with broadcasting as it is by default."""
+    name = f"own_{tmp_path.name}"
+    (tmp_path / f"{name}.py").write_text(_OWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    with jax.numpy_rank_promotion("allow"):
+        yield name
+
+
+def test_a_function_of_your_own_with_a_vector_state(own_module, rng):
+    g = goodness.make(f"{own_module}:unusual")
+    h = rng.normal(size=(2, 3, 5)).astype(np.float32)
+    state = g.update(g.init(5), jnp.asarray(h), np.array([[True], [False]]))
+    np.testing.assert_allclose(state, 0.1 * h.mean((0, 1)), rtol=1e-5)
+    expected = ((h - np.asarray(state)) ** 2).mean(-1)
+    np.testing.assert_allclose(g(h, state), expected, rtol=1e-5)
+    np.testing.assert_array_equal(
+        g.in_training(jnp.asarray(h), state, True), g(h, state)
+    )
+    wide = g.combine([state, jnp.ones(2)])
+    np.testing.assert_array_equal(wide, np.r_[state, 1, 1])
+
+
+def test_a_function_of_your_own_with_statistics_of_the_batch(own_module, rng):
+    g = goodness.make(f"{own_module}:standardised")
+    h = jnp.asarray(rng.normal(size=(2, 3, 5)) + 1, jnp.float32)
+    state = g.init(5)
+    chex.assert_trees_all_equal_shapes(state, (jnp.zeros(5), jnp.zeros(5)))
+    flat = np.asarray(h).reshape(-1, 5)
+
+    def skewness(h, mean, std):
+        return (((h - mean) / std) ** 3).mean(-1)
+
+    now = flat.mean(0), flat.std(0) + 1e-3
+    np.testing.assert_allclose(
+        g.in_training(h, state, True), skewness(h, *now), rtol=1e-4, atol=1e-5
+    )
+    state = g.update(state, h, True)
+    chex.assert_trees_all_close(state, tuple(0.1 * part for part in now), rtol=1e-5)
+    np.testing.assert_allclose(g(h, state), skewness(h, *state), rtol=1e-4)
+
+    # In training the gradient goes through the batch, in evaluation it does not.
+    def cross(measure):
+        return jax.grad(lambda h: measure(h)[0, 0])(h)[1]
+
+    assert np.any(cross(lambda h: g.in_training(h, state, True)))
+    assert not np.any(cross(lambda h: g(h, state)))
+
+
+def test_a_function_of_your_own_that_knows_the_positives(own_module, rng):
+    g = goodness.make(f"{own_module}:leaning", weight=2.0)
+    h = jnp.asarray(rng.normal(size=(2, 3, 5)), jnp.float32)
+    positive = np.array([[True, True, True], [False, False, True]])
+    lean = 2 * np.asarray(h)[..., 0].mean() * np.where(positive, 1, -1)
+    square = (np.asarray(h) ** 2).mean(-1)
+    found = g.in_training(h, g.init(5), positive)
+    np.testing.assert_allclose(found, square + lean, rtol=1e-4)
+    # A candidate label is judged as if it was the true one.
+    np.testing.assert_allclose(g(h, jnp.float32(3)), square + 6, rtol=1e-5)
+
+
+def test_a_function_of_your_own_with_two_kinds_of_state(own_module):
+    g = goodness.make(f"{own_module}:both")
+    state = (jnp.float32(2), jnp.full(5, 4.0))
+    chex.assert_trees_all_equal_shapes(g.init(5), state)
+    assert g(jnp.full(5, 2.0), state) == 1 - 2
+    number, vector = g.combine([state, (jnp.float32(4), jnp.ones(2))])
+    assert number == 3
+    assert vector.shape == (7,)
+
+
+@pytest.mark.parametrize(
+    ("statistic", "what"),
+    [
+        (lambda h, positive: h.T, r"batch gives shape \(5, 2\) for a layer of 5"),
+        (lambda h, positive: (h.mean(0), h), None),
+        (lambda h, positive: positive.sum(), "batch gives int32 numbers"),
+        (lambda h, positive: None, "batch gives a value of type 'NoneType'"),
+        (lambda h, positive: (h.mean(0), [h.mean()]), "a value of type 'list'"),
+    ],
+)
+def test_a_statistic_that_a_layer_cannot_keep(statistic, what):
+    def own_one(h, batch):
+        return h.sum(-1)
+
+    g = goodness.Goodness(goodness.register(batch=statistic)(own_one), ())
+    if what is None:
+        assert len(g.init(5)) == 2
+        return
+    with pytest.raises(UserError, match=f"own_one': .*{what}.*units; must be floats"):
+        g.init(5)
 
 
 def test_functions_without_a_running_mean_have_no_state(rng):
     g = goodness.make("sos")
-    assert g.init() == g.update((), jnp.ones((2, 3))) == g.combine([(), ()]) == ()
+    after = g.update((), jnp.ones((2, 3)), True)
+    assert g.init(3) == after == g.combine([(), ()]) == ()
 
 
 def test_the_hash_of_the_source(tmp_path, monkeypatch):

@@ -55,6 +55,14 @@ def test_only_what_the_activation_lets_through_counts(own):
     assert sanity.problem(g, 40, jax.nn.relu) is None
 
 
+def test_statistics_are_those_of_a_batch(monkeypatch):
+    """As in the first step; the zeros of an untrained layer would give NaN."""
+    monkeypatch.setattr(registry, "GOODNESS", dict(registry.GOODNESS))
+    by_spread = goodness.register(batch=lambda h, positive: jnp.std(h))
+    g = goodness.Goodness(by_spread(lambda h, std: jnp.mean(h / std, axis=-1)), ())
+    assert sanity.problem(g, 40) is None
+
+
 def test_low_moments_are_constants():
     assert "gives 0 for every" in str(sanity.problem(goodness.make("moment", p=2), 40))
 

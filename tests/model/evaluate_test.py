@@ -41,13 +41,20 @@ def score_by_loop(arch, params, states, images):
     return scores
 
 
-@pytest.mark.parametrize("function", ["burstiness", "topk", "softmax_energy_margin"])
+@pytest.mark.parametrize(
+    "function", ["burstiness", "topk", "softmax_energy_margin", "triplet_margin"]
+)
 @pytest.mark.parametrize("name", pathway.PATHWAYS)
 def test_vmapped_scores_equal_a_loop_over_labels(rng, name, function, monkeypatch):
     monkeypatch.setattr(pathway, "chunk_size", lambda arch: 2)  # 5 images: 2 + 2 + 1
     arch, params, states = untrained(name, function)
     if function == "softmax_energy_margin":
         states = [jnp.float32(0.5), jnp.float32(1.5)]
+    if function == "triplet_margin":
+        states = [
+            (jnp.float32(0.5), *jnp.asarray(rng.normal(size=(2, width)), jnp.float32))
+            for width in arch.widths
+        ]
     images = rng.normal(size=(5, 12)).astype(np.float32)
     found = evaluate.score_images(arch, params, states, jnp.asarray(images))
     expected = score_by_loop(arch, params, states, images)

@@ -2,6 +2,7 @@ import importlib
 import json
 import sys
 
+import jax
 import numpy as np
 import pytest
 import safetensors
@@ -49,12 +50,34 @@ def test_what_was_measured_in_training_is_saved(toy, tmp_path):
     assert loaded.history.points
 
 
-def test_the_running_mean_is_saved_too(toy, tmp_path):
-    network = ffjax.fit(*toy, **SMALL, goodness="softmax_energy_margin")
+@pytest.mark.parametrize(
+    ("function", "shapes"),
+    [
+        ("softmax_energy_margin", [()]),
+        ("bcm", [(16,)]),
+        ("triplet_margin", [(), (16,), (16,)]),
+    ],
+)
+def test_the_state_is_saved_too(toy, tmp_path, function, shapes):
+    network = ffjax.fit(*toy, **SMALL, goodness=function)
     network.save(tmp_path / "n")
     loaded = ffjax.load(tmp_path / "n")
-    assert np.all(np.asarray(loaded.layers[0].goodness_state) > 0)
+    state = jax.tree.leaves(loaded.layers[0].goodness_state)
+    assert [part.shape for part in state] == shapes
+    assert all(np.any(part != 0) for part in state)
+    assert loaded == network
     np.testing.assert_array_equal(loaded.scores(toy[0]), network.scores(toy[0]))
+    # The other images, and how many there are, make no difference.
+    alone = np.concatenate([network.scores(toy[0][i : i + 1]) for i in range(3)])
+    np.testing.assert_allclose(alone, network.scores(toy[0])[:3], rtol=1e-6)
+
+
+def test_a_state_of_another_size_is_refused(toy, tmp_path):
+    path = tmp_path / "n"
+    ffjax.fit(*toy, **SMALL, goodness="bcm").save(path)
+    change(path, tensors={"layer0.goodness_state": np.zeros(3, np.float32)})
+    with pytest.raises(UserError, match=r"goodness_state': 'float32\[3\]'"):
+        ffjax.load(path)
 
 
 def test_hintons_network_is_saved(toy, tmp_path):

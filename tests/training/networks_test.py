@@ -144,6 +144,8 @@ def test_the_program_of_a_group_of_one_is_the_plain_one(name, index):
     ("name", "function", "budget"),
     [
         ("ffcl", "softmax_energy_margin", 4e9),
+        ("ffcl", "triplet_margin", 4e9),
+        ("standard", "predictive_coding", 0),
         ("ffcl", "burstiness", 0),
         ("standard", "burstiness", 4e9),
         ("standard", "burstiness", 0),

@@ -83,7 +83,11 @@ def test_same_seed_same_result_bit_for_bit(toy, name):
 
 @pytest.mark.parametrize(
     ("name", "function"),
-    [("ffcl", "softmax_energy_margin"), ("standard", "burstiness")],
+    [
+        ("ffcl", "softmax_energy_margin"),
+        ("ffcl", "predictive_coding"),
+        ("standard", "burstiness"),
+    ],
 )
 def test_any_span_of_epochs_gives_the_same_result(toy, name, function):
     arch = architecture(name, function)
@@ -98,9 +102,10 @@ def test_any_span_of_epochs_gives_the_same_result(toy, name, function):
     assert seen[-1] == (1, 6)
 
 
+@pytest.mark.parametrize("function", ["burstiness", "triplet_margin"])
 @pytest.mark.parametrize("name", pathway.PATHWAYS)
-def test_an_interrupted_network_goes_on_to_the_same_result(toy, name):
-    arch = architecture(name)
+def test_an_interrupted_network_goes_on_to_the_same_result(toy, name, function):
+    arch = architecture(name, function)
     whole = train(toy, arch)
     finished = []
     resumed = train(
@@ -220,6 +225,30 @@ def test_running_mean_is_trained_and_kept(toy):
     states = [float(np.asarray(layer.goodness_state)) for layer in layers]
     assert all(np.isfinite(state) and state > 0 for state in states)
     assert states[0] != states[1]
+
+
+def test_a_step_hands_the_positives_and_the_batch_to_the_goodness(toy):
+    """Before any gradient, the loss is that of goodness and batch as in NumPy."""
+    arch = architecture("ffcl", "triplet_margin")
+    images, labels = (jnp.asarray(part[:20]) for part in toy)
+    x = pathway.encode(arch, images)
+    layer = program.init_layer(arch, 0, jax.random.key(3), x.shape[-1], TRAINING)
+    candidates = jnp.stack([labels, (labels + 1) % 4])
+    of = Program.of(arch, 0, TRAINING, has_lower=False)
+    loss, state = program.layer_loss(
+        layer.params, layer.goodness_state, x, candidates, HYPER, program=of
+    )
+    h = np.asarray(pathway.run_layer(arch, 0, layer.params, x, candidates)[1])
+    energy, centres = (h**2).mean(), h.mean(axis=1)
+    chex.assert_trees_all_close(state, (0.1 * energy, *(0.1 * centres)), rtol=1e-4)
+    distances = np.square(h[:, None] - centres[None, :, None]).sum(-1)  # kind, centre
+    ratio = [
+        distances[0, 1] / (distances[0, 0] + 1e-8),
+        distances[1, 0] / (distances[1, 1] + 1e-8),
+    ]
+    g = (h**2).mean(-1) + 0.1 * energy * np.tanh(ratio)
+    expected = np.log1p(np.exp(2 - g[0])).mean() + np.log1p(np.exp(g[1] - 2)).mean()
+    assert loss == pytest.approx(expected, rel=1e-5)
 
 
 def test_divergence_is_found_and_stops_the_network(toy):
