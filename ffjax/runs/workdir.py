@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from ffjax import atomic, data, records
 from ffjax.config import Cell
 from ffjax.errors import UserError
-from ffjax.network import Network
 from ffjax.paper.names import count, shortened
 from ffjax.records import BrokenRecord, Record
 from ffjax.runs import checkpoint, cost, order
@@ -122,15 +121,6 @@ class Workdir:
         self.display.finish_run(run.title, record, work, seconds)
         self._on_record(record)
         return True
-
-    def save_network(self, run: Run, network: Network) -> None:
-        """Keeps the network of a run beside its record, whole or not at all."""
-        self.save_bytes(run, network.to_bytes())
-
-    def save_bytes(self, run: Run, content: bytes) -> None:
-        """The same for a network that is the content of a file already."""
-        with writing(self.path):
-            atomic.write_bytes(network_path(self.path, run.name), content)
 
     def fail(self, run: Run, error: Exception, seconds: float) -> None:
         """Notes that a run ended in an error.
@@ -248,6 +238,12 @@ def _is_done(workdir: str, run: Run) -> bool:
 def network_path(workdir: str, name: str) -> pathlib.Path:
     """Where the network of a run is kept, if it is."""
     return pathlib.Path(workdir) / "networks" / f"{name}.safetensors"
+
+
+def save_network(workdir: str, run: Run, content: bytes) -> None:
+    """Keeps the network of a run beside its record, whole or not at all."""
+    with writing(workdir):
+        atomic.write_bytes(network_path(workdir, run.name), content)
 
 
 def prepare(workdir: str) -> None:

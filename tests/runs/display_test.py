@@ -42,8 +42,8 @@ def _do(display, record, work=1.0, epochs=5):
     for layer in range(2):
         for epoch in range(epochs):
             display.epochs_done(layer, np.full(epoch + 1, 0.25))
-    display.finish_run(name, record, work, 0.0)
     display.end_run()
+    display.finish_run(name, record, work, 0.0)
 
 
 @pytest.fixture
