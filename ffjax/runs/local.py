@@ -1,6 +1,7 @@
 """Runs in this process, on all its devices."""
 
 import dataclasses
+import os
 import time
 from collections.abc import Callable, Sequence
 
@@ -168,6 +169,8 @@ class Trainer:
             "device": origin["device"],
             "versions": origin["versions"],
         }
+        if machine.num_cores() != os.cpu_count():  # sums are in another order then
+            identity["cores"] = machine.num_cores()
         if self._extras.eval_every:  # a curve has no gaps
             identity["eval_every"] = self._extras.eval_every
         return Layers(self._path, run.name, identity, self._say)

@@ -318,12 +318,12 @@ def run_task(
     started = time.monotonic()
     # A worker that hangs ends itself, which is a death like any other to the driver.
     faulthandler.dump_traceback_later(patience(runs, cpus), exit=True)
-    machine.use_compilation_cache()
     share = 1.0
     if cpus is not None:
         share = min(1.0, cpus / (os.cpu_count() or 1))
         # How many threads XLA computes with; it would take all cores of the node.
         os.environ.setdefault("NPROC", str(math.ceil(cpus)))
+    machine.use_compilation_cache()
     here = machine.here(share=share)
     lines: list[str] = []
     outcomes: list[Outcome] = []

@@ -90,8 +90,8 @@ def run(
 def _work_here(folder: Workdir, way: Way, workers: int, save: bool) -> None:
     """Does the runs that are not done, in this process or in workers of it."""
     pending = folder.open()
-    number = choose(workers, pending, way)
-    if number > 1:
+    number = choose(workers, folder.runs, way)
+    if number > 1 and pending:
         Crew(folder, way, number, save=save).work(pending)
     else:
         Worker(folder, way, save=save).work(pending)

@@ -35,6 +35,7 @@ class Workdir:
 
     Attributes:
       path: the folder.
+      runs: all that there are, done or not.
       display: where news are printed.
       records: of all runs that are done, by whichever process.
       failed: runs that ended in an error, and the error.
@@ -55,7 +56,7 @@ class Workdir:
         self.records: list[Record] = []
         self.failed: dict[Run, str] = {}
         self.num_new = 0
-        self._runs = runs
+        self.runs = runs
         self._claims = claims
         self._on_record = on_record
         self._said: set[str] = set()
@@ -67,13 +68,13 @@ class Workdir:
         Args:
           runs_here: whether they will be run on a device of this machine.
         """
-        pending = [run for run in self._runs if not self._take_record(run, before=True)]
+        pending = [run for run in self.runs if not self._take_record(run, before=True)]
         for record in self.records:
             checkpoint.forget(self.path, record.name)
         if self.records:
             self._compare_origins(runs_here)
         if self.display.is_grid and self.records:
-            self.display.print(f"{len(self.records)} of {len(self._runs)} done before")
+            self.display.print(f"{len(self.records)} of {len(self.runs)} done before")
         return pending
 
     def claim(self, runs: Iterable[Run]) -> tuple[list[Run], list[Run]]:
@@ -128,7 +129,7 @@ class Workdir:
         Raises:
           UserError: it is the user's mistake, and no other run would do better.
         """
-        one_dataset = len({order.dataset_key(run.spec) for run in self._runs}) == 1
+        one_dataset = len({order.dataset_key(run.spec) for run in self.runs}) == 1
         is_hopeless = isinstance(error, DatasetError) and one_dataset
         if isinstance(error, UserError) and (is_hopeless or not self.display.is_grid):
             raise error

@@ -61,11 +61,14 @@ def check(asked: int, *, on_ray: bool) -> None:
 
 
 def choose(asked: int, runs: Sequence[Run], way: Way) -> int:
-    """How many workers to start for some runs; 1: none, this process trains.
+    """How many workers some runs have; 1: none, this process trains.
+
+    A program for other cores rounds differently. So the number depends on all runs of a
+    grid, done or not: a restart ends with the records of an undisturbed start.
 
     Args:
       asked: what the user wants; 0 = as many as pay.
-      runs: what there is to do.
+      runs: all that there are.
       way: with what.
 
     Raises:
@@ -74,39 +77,30 @@ def choose(asked: int, runs: Sequence[Run], way: Way) -> int:
     if asked == 1 or len(runs) < 2:
         return 1
     here = machine.here(way.num_devices)
+    is_plain = here.is_cpu and len(here.devices) == 1
     if not asked:
-        return _automatic(runs, here, way)
-    if not here.is_cpu or len(here.devices) > 1:
+        pays = is_plain and way.group_size < 2 and _pays([run.spec for run in runs])
+        return _most(runs, here, len(_cores()), is_careful=True) if pays else 1
+    if not is_plain:
         what = f"{count(len(here.devices), 'device')} ({here.devices[0].device_kind})"
         raise UserError(
             f"workers={asked}: only for one CPU device; with {what} a process uses all"
         )
-    most = max(
-        n for n in range(asked + 1) if n < 2 or _needed(runs, here, n) <= here.memory
-    )
-    if most < asked:
+    number = min(asked, len(runs))
+    most = _most(runs, here, number)
+    if most < number:
         raise UserError(
             f"workers={asked}: as many runs at once need about "
-            f"{_needed(runs, here, asked) / 1e9:.3g} GB, but this machine has "
+            f"{_needed(runs, here, number) / 1e9:.3g} GB, but this machine has "
             f"{here.memory / 1e9:.3g} GB; at most {most}"
         )
-    return min(asked, len(runs))
+    return number
 
 
-def _automatic(runs: Sequence[Run], here: Machine, way: Way) -> int:
-    """As many workers as there are cores, where all networks are small."""
-    is_plain = here.is_cpu and len(here.devices) == 1 and way.group_size < 2
-    specs = {run.spec for run in runs}
-    if not is_plain or not all(map(is_small, specs)):
-        return 1
-    if sum(cost.cpu_seconds(run.spec) for run in runs) < _START_SECONDS:
-        return 1
-    # Half of the memory is left to other programs, and inputs are kept as in one.
-    return max(
-        number
-        for number in range(1, min(len(_cores()), len(runs)) + 1)
-        if number == 1 or _fits(runs, here, number)
-    )
+def _pays(specs: Sequence[RunSpec]) -> bool:
+    """Whether workers are faster than this process alone."""
+    work = sum(map(cost.cpu_seconds, specs))
+    return work >= _START_SECONDS and all(map(is_small, set(specs)))
 
 
 def is_small(spec: RunSpec) -> bool:
@@ -116,11 +110,26 @@ def is_small(spec: RunSpec) -> bool:
     return spec.batch_size * product <= _SMALL_PRODUCT
 
 
-def _fits(runs: Sequence[Run], here: Machine, number: int) -> bool:
+def _most(
+    runs: Sequence[Run], here: Machine, limit: int, *, is_careful: bool = False
+) -> int:
+    """How many workers the memory is enough for, up to a limit.
+
+    With ``is_careful`` half of it is left to other programs, and workers keep the
+    inputs of layers where a single process would.
+    """
     stored = max(_run_bytes(spec)[0] for spec in {run.spec for run in runs})
-    is_kept = stored <= _share(here, number).memory_budget
-    is_kept_alone = stored <= here.memory_budget
-    return is_kept == is_kept_alone and _needed(runs, here, number) <= here.memory / 2
+    most = 1
+    for number in range(2, min(limit, len(runs)) + 1):
+        memory, budget = here.memory, _share(here, number).memory_budget
+        if is_careful:
+            memory /= 2
+        if _needed(runs, here, number) > memory:
+            break
+        if is_careful and budget < stored <= here.memory_budget:
+            break
+        most = number
+    return most
 
 
 def _needed(runs: Sequence[Run], here: Machine, number: int) -> float:
@@ -265,7 +274,8 @@ class Crew:
         unit = "core" if each == "1" else "cores"
         self._workdir.display.print(f"{self._number} workers of {each} {unit} each")
         try:
-            self._hands = [self._start(place) for place in range(self._number)]
+            places = range(min(self._number, len(pending)))
+            self._hands = [self._start(place) for place in places]
             while pending:
                 self._run(pending)
                 left = self._theirs
