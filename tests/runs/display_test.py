@@ -173,7 +173,7 @@ def test_runs_at_the_same_time_have_a_line_each(clock):
     with console.capture() as capture:
         console.print(display._render())
     assert len(capture.get().splitlines()) == 2
-    assert "about 16 s left" in capture.get()  # 1.5 of 4 in 10 s
+    assert "about 17 s left" in capture.get()  # 1.5 of 4 in 10 s
 
 
 # The last lines of a single run.
