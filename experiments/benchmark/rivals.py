@@ -56,8 +56,8 @@ def compile_problem() -> str:
     try:
         torch.compile(lambda x: x.sin() + x.exp())(torch.ones(7))
     except Exception as error:  # no compiler, no headers of Python, ...
-        reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-        return f"torch.compile is left out: it needs a C++ compiler (g++): {reason}"
+        reason = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+        return f"torch.compile is left out: it needs a C++ compiler (g++); {reason}"
     finally:
         torch._dynamo.reset()
     return ""
