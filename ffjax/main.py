@@ -12,7 +12,7 @@ from ml_collections import config_flags
 from ffjax import cli, config
 from ffjax.config import cells as cells_lib
 from ffjax.config import spec
-from ffjax.runs import cost, order, ray_cluster, workdir
+from ffjax.runs import cost, order, ray_cluster, workdir, workers
 from ffjax.runs.run import run
 from ffjax.training import machine
 
@@ -27,6 +27,11 @@ def define_flags(argv: list[str]) -> None:
     )
     flags.DEFINE_bool("save", False, "Keep networks, in WORKDIR/networks.")
     flags.DEFINE_bool("tensorboard", False, "Event files, in WORKDIR/tensorboard.")
+    flags.DEFINE_integer(
+        "workers", 0, "Processes that share the cores; 1: this one alone [automatic: a "
+        "process a core for a grid of networks so small that it pays, or 1].",
+        lower_bound=0,
+    )  # fmt: skip
     flags.DEFINE_string("shard", "", "i/n: the i-th of n parts, for as many machines.")
     ray_cluster.define_flags()
     flags.adopt_module_key_flags(ray_cluster)  # so that --help lists them
@@ -56,12 +61,15 @@ def main() -> int:
     if values.list or not cells:
         print(*workdir.listed(folder, cells), cost.describe(cells), sep="\n")
         return 0
+    ray = ray_cluster.from_flags()
+    workers.check(values.workers, on_ray=ray is not None)
     machine.use_compilation_cache()
     return run(
         cells,
         folder,
         cells_lib.way(plain, overrides),
-        ray=ray_cluster.from_flags(),
+        ray=ray,
+        workers=values.workers,
         arguments=sys.argv[1:],
         is_grid=bool(plain.get("grid")),
         save=values.save,

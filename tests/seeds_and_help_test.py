@@ -65,6 +65,7 @@ def test_help_lists_every_flag_and_field(tmp_path):
     done = command("--help", cwd=tmp_path)
     assert done.returncode == 0
     flags = ("config", "workdir", "[no]list", "[no]save", "[no]tensorboard", "shard")
+    flags += ("workers",)
     ray = ("runner", "ray_address", "ray_cpus", "ray_gpus", "max_retries")
     for flag in (*flags, *ray):
         assert f"\n  --{flag}:" in done.stdout, flag

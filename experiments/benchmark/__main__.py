@@ -1,6 +1,7 @@
 """Measures how fast ffjax is, and writes a table, a chart and the numbers.
 
 python -m experiments.benchmark [--size=small|full] [--output=DIR] [--goodness=NAMES]
+    [--rivals=NAMES]
 """
 
 import dataclasses
@@ -30,11 +31,17 @@ def define_flags(argv: list[str]) -> None:
         "size",
         "small",
         list(cases.SIZES),
-        "small: layers of 500, within 2 minutes on 2 cores; full: 4x2000 with 5,000 "
-        "images and every goodness function, within an hour; tiny: only a test.",
+        "small: layers of 500, within 5 minutes on 2 cores; full: 4x2000 with 5,000 "
+        "images and every goodness function, about 75 minutes; tiny: only a test.",
     )
     flags.DEFINE_string("output", "runs/benchmark", "Folder for the results.")
-    flags.DEFINE_list("goodness", [], "The goodness functions [those of the size].")
+    flags.DEFINE_list(
+        "goodness", [], "The goodness functions, or all [those of the size]."
+    )
+    flags.DEFINE_list(
+        "rivals", ["burstiness"], "The goodness functions, all or none, for which "
+        "PyTorch is compiled, in bfloat16, and keeps outputs of lower layers, too.",
+    )  # fmt: skip
     flags.DEFINE_integer("rounds", 0, "How often to measure [3].", lower_bound=0)
 
 
@@ -48,14 +55,21 @@ def main() -> int:
             f"the benchmark needs PyTorch and entmax ({error}): install '.[bench]'"
         ) from None
     size = chosen_size(values.size, values.goodness, values.rounds)
+    rivals = chosen_functions("rivals", values.rivals)
     started = time.perf_counter()
     machine = show.describe_machine()
+    bench = measure.Bench(size, cases.load_images(size))
+    busy = show.BusyClock()
     measured: dict[str, Any] = {
         "size": {"name": values.size, **dataclasses.asdict(size)},
         "machine": machine,
-        **measure_all(measure.Bench(size, cases.load_images(size)), size),
-        **measure_processes(values.size, size.rounds if values.size == "full" else 1),
+        **measure_all(bench, size),
+        **measure_rivals(bench, size, rivals),
     }
+    machine |= busy.read()  # before processes of our own, which are not this one
+    measured |= measure_processes(
+        values.size, size.rounds if values.size == "full" else 1
+    )
     measured["seconds"] = time.perf_counter() - started
     folder = pathlib.Path(values.output)
     show.write(measured, folder)
@@ -67,16 +81,45 @@ def main() -> int:
 def chosen_size(name: str, goodness: list[str], rounds: int) -> cases.Size:
     """A size with the functions and rounds that the user asked for."""
     size = cases.SIZES[name]
-    known = cases.SIZES["full"].goodness
-    for function in goodness:
-        if function not in known:
-            allowed = ", ".join(known)
-            raise UserError(f"goodness={function!r}: must be one of {allowed}")
     return dataclasses.replace(
         size,
-        goodness=tuple(goodness) or size.goodness,
+        goodness=chosen_functions("goodness", goodness) or size.goodness,
         rounds=rounds or size.rounds,
     )
+
+
+def chosen_functions(flag: str, names: list[str]) -> tuple[str, ...]:
+    """The goodness functions that a flag names."""
+    known = cases.SIZES["full"].goodness
+    if names == ["all"]:
+        return known
+    if names == ["none"]:
+        return ()
+    for function in names:
+        if function not in known:
+            allowed = ", ".join((*known, "all"))
+            raise UserError(f"{flag}={function!r}: must be one of {allowed}")
+    return tuple(names)
+
+
+def measure_rivals(
+    bench: "Bench", size: cases.Size, functions: tuple[str, ...]
+) -> dict[str, Any]:
+    """Every way to train with some functions, in PyTorch and in ffjax."""
+    from experiments.benchmark import rivals
+
+    rows: list[Row] = []
+    if not functions:
+        return {"rivals": rows, "skipped": ""}
+    if problem := rivals.compile_problem():
+        _progress(problem)
+    wanted = rivals.variants(with_compile=not problem)
+    for pathway, goodness in itertools.product(cases.PATHWAYS, functions):
+        network = bench.prepare(
+            cases.Case(pathway, goodness, size.num_layers, size.width)
+        )
+        rows += rivals.measure_rivals(bench, network, wanted, _progress)
+    return {"rivals": rows, "skipped": problem}
 
 
 def measure_all(bench: "Bench", size: cases.Size) -> dict[str, list["Row"]]:

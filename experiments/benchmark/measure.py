@@ -49,7 +49,7 @@ class Prepared:
 
 
 # Compiled once for each shape, as the members' program is in training.
-_advance = jax.jit(pathway.advance, static_argnums=(0, 1))
+advance = jax.jit(pathway.advance, static_argnums=(0, 1))
 
 
 class Bench:
@@ -73,7 +73,7 @@ class Bench:
         inputs = pathway.encode(arch, self.images)
         for index in range(case.num_layers):
             if index > 0:
-                inputs = _advance(arch, index - 1, network.params[-1], inputs)
+                inputs = advance(arch, index - 1, network.params[-1], inputs)
                 jax.block_until_ready(inputs)  # not a part of the compilation
             key = jax.random.key(index)
             state = program.init_layer(
@@ -112,8 +112,9 @@ class Bench:
         for index, row in enumerate(network.rows):
             if index > 0:
                 below = network.params[index - 1]
-                advance = functools.partial(_advance, arch, index - 1, below, inputs)
-                seconds, inputs = timed(advance)
+                seconds, inputs = timed(
+                    functools.partial(advance, arch, index - 1, below, inputs)
+                )
                 _add(row, "inputs", seconds)
             # A key of the round's own: other batches than in the epochs before.
             key = jax.random.key(1000 + turn)
@@ -130,7 +131,7 @@ class Bench:
                 timers["torch_fused"] = functools.partial(torch_epoch, fused=True)
                 timers |= self._recomputed(network, index, key, turn)
             losses = {}
-            for name in _rotated(list(timers), turn):
+            for name in rotated(list(timers), turn):
                 seconds, losses[name] = timers[name]()
                 _add(row, name, seconds)
             error = abs(losses["torch"] / losses["ffjax"] - 1)
@@ -161,11 +162,11 @@ class Bench:
         for index in range(len(networks[0].rows)):
             if index > 0:
                 inputs = [
-                    _advance(n.arch, index - 1, n.params[index - 1], x)
+                    advance(n.arch, index - 1, n.params[index - 1], x)
                     for n, x in zip(networks, inputs, strict=True)
                 ]
             jax.block_until_ready(inputs)
-            for place in _rotated(list(range(len(networks))), turn):
+            for place in rotated(list(range(len(networks))), turn):
                 examples = Examples(inputs[place], self.labels)
                 seconds, _ = one_epoch(networks[place], index, key, examples)
                 _add(networks[place].rows[index], "together", seconds)
@@ -192,7 +193,7 @@ class Bench:
             if "forward" in timers:
                 timed(timers["forward"])
         scores = {}
-        for name in _rotated(list(timers), turn):
+        for name in rotated(list(timers), turn):
             seconds, scores[name] = timed(timers[name])
             _add(row, name, seconds)
         expected, measured = scores["torch"].numpy(), np.asarray(scores["ffjax"])
@@ -210,13 +211,7 @@ class Bench:
         load_layer(theirs, index, *network.layers[index])
         parameters = theirs.layer_parameters(index)
         optimizer = torch.optim.Adam(parameters, recipe.LEARNING_RATE, fused=fused)
-        # The batches of program.train_epochs.
-        order_key, label_key = jax.random.split(jax.random.fold_in(key, 0))
-        order = program.shuffle(order_key, len(self.labels), self.size.batch_size)
-        wrong = program.draw_wrong_labels(
-            label_key, self.labels[order], self.num_classes
-        )
-        batches = list(zip(_to_torch(order), _to_torch(wrong), strict=True))
+        batches = torch_batches(self, key)
         images, labels = self.torch_images, self.torch_labels
         result = timed(
             lambda: recipe.train_epoch(
@@ -303,6 +298,16 @@ def run_forward(
     return pathway.propagate(arch, params, pathway.encode(arch, images), labels)
 
 
+def torch_batches(
+    bench: Bench, key: jax.Array
+) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Rows and wrong labels of an epoch: the batches of ``program.train_epochs``."""
+    order_key, label_key = jax.random.split(jax.random.fold_in(key, 0))
+    order = program.shuffle(order_key, len(bench.labels), bench.size.batch_size)
+    wrong = program.draw_wrong_labels(label_key, bench.labels[order], bench.num_classes)
+    return list(zip(_to_torch(order), _to_torch(wrong), strict=True))
+
+
 def make_torch_network(network: Prepared, num_inputs: int) -> recipe.Network:
     """The same network with the same weights in PyTorch."""
     case, widths = network.case, network.arch.widths
@@ -348,7 +353,8 @@ def _operands(
     return batches, weights
 
 
-def _rotated(items: list[_T], turn: int) -> list[_T]:
+def rotated(items: list[_T], turn: int) -> list[_T]:
+    """The items in another order each turn, so that none is always the first."""
     shift = turn % len(items)
     return items[shift:] + items[:shift]
 

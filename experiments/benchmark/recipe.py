@@ -154,6 +154,56 @@ class Network(nn.Module):
         return [parameter for module in modules for parameter in module.parameters()]
 
 
+def next_inputs(network: Network, index: int, x: Tensor) -> Tensor:
+    """What the layer above a layer is given."""
+    return F.normalize(network.run(index, x), dim=-1)
+
+
+@torch.no_grad()
+def layer_inputs(
+    network: Network, index: int, images: Tensor, labels: Tensor, wrong: Tensor
+) -> Tensor:
+    """A batch as a layer is given it: standard has it under both labels."""
+    if network.pathway == "standard":
+        images, labels = torch.cat([images, images]), torch.cat([labels, wrong])
+    x = network.encode(images, labels)
+    for below in range(index):
+        x = next_inputs(network, below, x)
+    return x
+
+
+def layer_loss(
+    network: Network,
+    index: int,
+    x: Tensor,
+    labels: Tensor,
+    wrong: Tensor,
+    mean: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """The loss of a layer for a batch of its inputs, and the sum of squares it saw."""
+    h = network.run(index, x).float()
+    if network.pathway == "standard":
+        positive, negative = h.chunk(2)
+    else:
+        positive = network.shift(index, h, labels)
+        negative = network.shift(index, h, wrong)
+    loss = (
+        F.softplus(THRESHOLD - network.measure(positive, mean)).mean()
+        + F.softplus(network.measure(negative, mean) - THRESHOLD).mean()
+    )
+    seen = torch.zeros(())
+    if network.goodness is softmax_energy_margin:
+        seen = (sos(positive.detach()).mean() + sos(negative.detach()).mean()) / 2
+    return loss, seen
+
+
+def follow(network: Network, index: int, seen: Tensor) -> None:
+    """Moves the running mean of softmax_energy_margin; the others have none."""
+    if network.goodness is softmax_energy_margin:
+        mean = network.running_means[index]
+        network.running_means[index] = MOMENTUM * mean + (1 - MOMENTUM) * seen
+
+
 def train_step(
     network: Network,
     index: int,
@@ -163,31 +213,31 @@ def train_step(
     wrong: Tensor,
 ) -> float:
     """One step of one layer; returns its loss."""
-    standard = network.pathway == "standard"
-    with torch.no_grad():
-        if standard:
-            images, labels = torch.cat([images, images]), torch.cat([labels, wrong])
-        x = network.encode(images, labels)
-        for below in range(index):
-            x = F.normalize(network.run(below, x), dim=-1)
-    h = network.run(index, x)
-    if standard:
-        positive, negative = h.chunk(2)
-    else:
-        positive = network.shift(index, h, labels)
-        negative = network.shift(index, h, wrong)
-    mean = network.running_means[index]
-    loss = (
-        F.softplus(THRESHOLD - network.measure(positive, mean)).mean()
-        + F.softplus(network.measure(negative, mean) - THRESHOLD).mean()
+    x = layer_inputs(network, index, images, labels, wrong)
+    loss, seen = layer_loss(
+        network, index, x, labels, wrong, network.running_means[index]
     )
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
-    if network.goodness is softmax_energy_margin:
-        seen = (sos(positive.detach()).mean() + sos(negative.detach()).mean()) / 2
-        network.running_means[index] = MOMENTUM * mean + (1 - MOMENTUM) * seen
+    follow(network, index, seen)
     return loss.item()
+
+
+def kept_images(network: Network, images: Tensor) -> Tensor:
+    """Inputs of the first layer, (C, N, D) for standard, (1, N, D) for ffcl."""
+    candidates = network.num_classes if network.pathway == "standard" else 1
+    labels = [torch.full((len(images),), label) for label in range(candidates)]
+    return torch.stack([network.encode(images, label) for label in labels])
+
+
+def kept_batch(
+    network: Network, inputs: Tensor, rows: Tensor, labels: Tensor, wrong: Tensor
+) -> Tensor:
+    """``layer_inputs`` from inputs of all images that were kept, (C or 1, N, D)."""
+    if network.pathway == "standard":
+        return inputs[torch.cat([labels, wrong]), torch.cat([rows, rows])]
+    return inputs[0][rows]
 
 
 def train_epoch(

@@ -5,6 +5,7 @@ import functools
 import itertools
 import math
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -138,8 +139,21 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 def describe(error: Exception) -> str:
     """An error in a line; one inside a user's own code with its file and line."""
-    is_said = isinstance(error, UserError)
+    is_said = isinstance(error, UserError | WorkerError)
     return " ".join(str(error).split()) if is_said else own.describe(error)
+
+
+class WorkerError(Exception):
+    """What kept a run from its result in another process, described there."""
+
+
+def portable(outcome: Outcome) -> Outcome:
+    """An outcome that another process can be sent, whatever the error is made of."""
+    if not isinstance(outcome, Exception) or isinstance(outcome, UserError):
+        return outcome
+    error = WorkerError(describe(outcome))
+    error.add_note("".join(traceback.format_exception(outcome)))
+    return error
 
 
 class _Trained(NamedTuple):

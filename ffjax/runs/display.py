@@ -25,11 +25,11 @@ _QUICK = "configs/grid.py:quick"
 
 
 class Display:
-    """Shows one line for the grid and one for the running cell.
+    """Shows one line for the grid and one for each running cell.
 
-    Use it as a context manager; in a terminal it redraws two lines in place, elsewhere
-    it prints a line when there is news: in a grid one for each run, and one a minute
-    for long ones.
+    Use it as a context manager; in a terminal it redraws these lines, elsewhere it
+    prints a line when there is news: in a grid one for each run, and one a minute for
+    long ones. Cells that run at the same time have a place each, a number.
     """
 
     def __init__(
@@ -60,7 +60,8 @@ class Display:
         self._best: dict[str, tuple[float, str]] = {}  # by dataset
         self._dataset = ""
         self._waiting = ""
-        self._run: _RunClock | None = None
+        self._runs: dict[int, _RunClock] = {}  # by place
+        self._work_ended = 0.0  # of what is over, but not yet announced
         self._live: rich.live.Live | None = None
 
     def __enter__(self):
@@ -98,6 +99,7 @@ class Display:
         work: float,
         *,
         is_whole: bool = False,
+        place: int = 0,
     ) -> None:
         """A run begins.
 
@@ -107,20 +109,22 @@ class Display:
           epochs: of each.
           work: that it is expected to be.
           is_whole: whether the network is trained as a whole, not layer by layer.
+          place: where it is trained; a place has one run at a time.
         """
         self._waiting = ""
         every = _GRID_LINE_SECONDS if self.is_grid else _LINE_SECONDS
-        self._run = _RunClock(name, num_layers, epochs, work, every)
-        self._run.is_whole = is_whole
+        self._runs[place] = run = _RunClock(name, num_layers, epochs, work, every)
+        run.is_whole = is_whole
 
-    def epochs_done(self, layer: int, losses: np.ndarray) -> None:
+    def epochs_done(self, layer: int, losses: np.ndarray, *, place: int = 0) -> None:
         """Some epochs of a layer are done."""
-        if self._run is None:
+        run = self._runs.get(place)
+        if run is None:
             return
-        self._run.advance(layer, losses)
-        if self._live is None and self._run.is_line_due(first_too=not self.is_grid):
-            name = f"{self._run.name}: " if self.is_grid else ""
-            self.print(f"  {name}{self._run.text()}")
+        run.advance(layer, losses)
+        if self._live is None and run.is_line_due(first_too=not self.is_grid):
+            name = f"{run.name}: " if self.is_grid else ""
+            self.print(f"  {name}{run.text()}")
 
     def finish_run(
         self, name: str, record: Record, work: float, seconds: float
@@ -139,9 +143,10 @@ class Display:
         self._num_failed += 1
         self._announce(name, f"failed: {reason}", work, seconds)
 
-    def end_run(self) -> None:
-        """What was started is over."""
-        self._run = None
+    def end_run(self, *, place: int = 0) -> None:
+        """What was started is over; its results are announced next."""
+        if run := self._runs.pop(place, None):
+            self._work_ended += run.work
 
     def skip_failed(self, work: float) -> None:
         """A run failed in another process."""
@@ -157,8 +162,7 @@ class Display:
     def _announce(self, name: str, result: str, work: float, seconds: float) -> None:
         self._work_left -= work
         self._work_done += work
-        if self._run is not None:
-            self._run.work -= work
+        self._work_ended = max(0.0, self._work_ended - work)
         if self.is_grid:
             position = f"[{self._num_done + self._num_failed}/{self._num_runs}]"
             line = [f"{position} {name}: {result} in {duration(seconds)}"]
@@ -181,10 +185,9 @@ class Display:
         return f"best{where} {accuracy:.2f} % {name}"
 
     def _time_left(self) -> str:
-        done, left = self._work_done, self._work_left
-        if self._run is not None:
-            part = self._run.work * self._run.share_done()
-            done, left = done + part, left - part
+        part = sum(run.work * run.share_done() for run in self._runs.values())
+        part += self._work_ended
+        done, left = self._work_done + part, self._work_left - part
         if done <= 0 or left <= 1e-9:
             return ""
         elapsed = time.monotonic() - self._started
@@ -200,9 +203,9 @@ class Display:
         lines = []
         if self.is_grid:
             lines.append(_one_line(self._grid_line()))
-        if self._run is not None:
-            lines.append(self._run.render(with_name=self.is_grid))
-        elif self._waiting:
+        for place in sorted(self._runs):
+            lines.append(self._runs[place].render(with_name=self.is_grid))
+        if self._waiting and not self._runs:
             lines.append(_one_line(self._waiting))
         return rich.console.Group(*lines)
 

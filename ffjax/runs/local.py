@@ -1,20 +1,24 @@
 """Runs in this process, on all its devices."""
 
 import dataclasses
+import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import jax
 
 from ffjax.config.spec import RunSpec, Way
 from ffjax.data import Dataset
-from ffjax.runs import attempt, cost, order
+from ffjax.network import Network
+from ffjax.runs import attempt, checkpoint, cost, order
 from ffjax.runs.checkpoint import Layers
 from ffjax.runs.datasets import Datasets, describe
 from ffjax.runs.order import Run
 from ffjax.runs.provenance import provenance
-from ffjax.runs.workdir import Workdir
+from ffjax.runs.workdir import Workdir, save_network
 from ffjax.training import machine
+from ffjax.training.machine import Machine
+from ffjax.training.networks import OnEpochs
 
 _MAX_PROGRAMS = 16  # kept in memory; those of a 2-layer network take about 25 MB
 
@@ -25,29 +29,19 @@ class Worker:
     def __init__(self, workdir: Workdir, way: Way, *, save: bool = False):
         """A worker; with ``save``, networks are kept beside their records."""
         self._workdir = workdir
-        self._extras = attempt.Extras(
-            way.eval_every, workdir.save_network if save else None
+        self._trainer = Trainer(
+            workdir.path, way, machine.here(way.num_devices), workdir.say_once, save
         )
-        self._group_size = way.group_size
-        self._machine = machine.here(way.num_devices)
-        self._datasets = Datasets(way.data_dir)
-        self._limit: int | None = None  # of groups, after one that was too large
-        self._programs = Programs()
 
-    def work(self) -> None:
+    def work(self, pending: Sequence[Run]) -> None:
         """Returns when every run has a record or has failed."""
-        pending = self._workdir.open()
         while pending:
             left = []
-            for runs in order.groups(pending, self._size):
+            for runs in order.groups(pending, self._trainer.group_size):
                 left += self._settle(runs)
             if len(left) == len(pending):
                 self._workdir.wait_for(left)
             pending = left
-
-    def _size(self, spec: RunSpec) -> int:
-        size = attempt.group_size(spec, self._machine, self._group_size)
-        return size if self._limit is None else min(size, self._limit)
 
     def _settle(self, runs: Sequence[Run]) -> list[Run]:
         """Sees to it that runs are done; returns those that other processes have."""
@@ -59,52 +53,110 @@ class Worker:
 
     def _do(self, runs: Sequence[Run]) -> list[Run]:
         """Runs a group; returns those that were taken over meanwhile."""
-        workdir, spec = self._workdir, runs[0].spec
+        display = self._workdir.display
         started = time.monotonic()
-        more = f" and {len(runs) - 1} more" if len(runs) > 1 else ""
-        work = sum(cost.cpu_seconds(run.spec) for run in runs)
-        name = f"{runs[0].title}{more}"
-        is_whole = spec.trainer == "backprop"
-        workdir.display.start_run(
-            name, spec.num_stages, spec.epochs, work, is_whole=is_whole
-        )
-        kept: list[Layers] = []
-        outcomes: list[attempt.Outcome]
+        start(self._workdir, runs)
+        outcomes = self._trainer.train(runs, display.epochs_done)
+        display.end_run()
+        return settle(self._workdir, runs, outcomes, time.monotonic() - started)
+
+
+def start(workdir: Workdir, runs: Sequence[Run], place: int = 0) -> None:
+    """Shows that a group begins."""
+    spec = runs[0].spec
+    more = f" and {len(runs) - 1} more" if len(runs) > 1 else ""
+    workdir.display.start_run(
+        f"{runs[0].title}{more}",
+        spec.num_stages,
+        spec.epochs,
+        sum(cost.cpu_seconds(run.spec) for run in runs),
+        is_whole=spec.trainer == "backprop",
+        place=place,
+    )
+
+
+def settle(
+    workdir: Workdir,
+    runs: Sequence[Run],
+    outcomes: Sequence[attempt.Outcome],
+    seconds: float,
+) -> list[Run]:
+    """Writes what came of a group; returns the runs that were taken over meanwhile."""
+    lost = []
+    for run, outcome in zip(runs, outcomes, strict=True):
+        if isinstance(outcome, Exception):
+            workdir.fail(run, outcome, seconds)
+        elif workdir.write(run, outcome, seconds):
+            checkpoint.forget(workdir.path, run.name)
+        else:
+            lost.append(run)
+    return lost
+
+
+class Trainer:
+    """Trains runs of a workdir in this process; others claim them and write records."""
+
+    def __init__(
+        self,
+        path: str,
+        way: Way,
+        here: Machine,
+        say: Callable[[str], None],
+        save: bool,
+    ):
+        """A trainer.
+
+        Args:
+          path: the folder, for finished layers and networks.
+          way: with what to train.
+          here: where.
+          say: called with lines for people; some of them come again and again.
+          save: whether to keep the networks.
+        """
+        self._path = path
+        self._say = say
+        self._extras = attempt.Extras(way.eval_every, self._save if save else None)
+        self._group_size = way.group_size
+        self._machine = here
+        self._datasets = Datasets(way.data_dir)
+        self._limit: int | None = None  # of groups, after one that was too large
+        self._programs = Programs()
+
+    def group_size(self, spec: RunSpec) -> int:
+        """How many runs like this one to train at once."""
+        size = attempt.group_size(spec, self._machine, self._group_size)
+        return size if self._limit is None else min(size, self._limit)
+
+    def train(
+        self, runs: Sequence[Run], on_epochs: OnEpochs | None
+    ) -> list[attempt.Outcome]:
+        """What comes of a group: of each run its record, or what kept it from that."""
+        spec = runs[0].spec
         try:
             dataset = self._datasets.load(spec)
         except Exception as error:  # a missing dataset
-            outcomes = [error] * len(runs)
-        else:
-            workdir.say_once(describe(dataset))
-            if note := machine.precision_note(spec.precision, self._machine):
-                workdir.say_once(note)
-            self._programs.use(runs)
-            kept = [self._kept(run, dataset) for run in runs]
-            outcomes = attempt.attempt(
-                runs,
-                dataset,
-                self._machine,
-                kept=kept,
-                extras=self._extras,
-                on_epochs=workdir.display.epochs_done,
-                on_halved=self._halve,
-            )
-        seconds = time.monotonic() - started
-        lost = []
-        for position, (run, outcome) in enumerate(zip(runs, outcomes, strict=True)):
-            if isinstance(outcome, Exception):
-                workdir.fail(run, outcome, seconds)
-            elif workdir.write(run, outcome, seconds):
-                kept[position].remove()
-            else:
-                lost.append(run)
-        workdir.display.end_run()
-        return lost
+            return [error] * len(runs)
+        self._say(describe(dataset))
+        if note := machine.precision_note(spec.precision, self._machine):
+            self._say(note)
+        self._programs.use(runs)
+        return attempt.attempt(
+            runs,
+            dataset,
+            self._machine,
+            kept=[self._kept(run, dataset) for run in runs],
+            extras=self._extras,
+            on_epochs=on_epochs,
+            on_halved=self._halve,
+        )
 
     def _halve(self, half: int, error: Exception) -> None:
-        self._workdir.display.print(attempt.halved(half, error))
+        self._say(attempt.halved(half, error))
         if attempt.is_out_of_memory(error):
             self._limit = half
+
+    def _save(self, run: Run, network: Network) -> None:
+        save_network(self._path, run, network.to_bytes())
 
     def _kept(self, run: Run, dataset: Dataset) -> Layers:
         """Where a run's finished layers are kept, with all that they depend on."""
@@ -117,10 +169,11 @@ class Worker:
             "device": origin["device"],
             "versions": origin["versions"],
         }
+        if machine.num_cores() != os.cpu_count():  # sums are in another order then
+            identity["cores"] = machine.num_cores()
         if self._extras.eval_every:  # a curve has no gaps
             identity["eval_every"] = self._extras.eval_every
-        path, report = self._workdir.path, self._workdir.display.print
-        return Layers(path, run.name, identity, report)
+        return Layers(self._path, run.name, identity, self._say)
 
 
 class Programs:

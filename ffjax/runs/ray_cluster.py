@@ -17,7 +17,6 @@ import sys
 import tempfile
 import threading
 import time
-import traceback
 from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -32,12 +31,12 @@ from ffjax.errors import UserError, number, optional
 from ffjax.network import Network
 from ffjax.paper.names import count
 from ffjax.runs import attempt, cost, order
-from ffjax.runs.attempt import Outcome
+from ffjax.runs.attempt import Outcome, WorkerError
 from ffjax.runs.datasets import Datasets, describe
 from ffjax.runs.local import Programs
 from ffjax.runs.order import Run
 from ffjax.runs.provenance import provenance
-from ffjax.runs.workdir import Workdir
+from ffjax.runs.workdir import Workdir, save_network
 from ffjax.training import machine
 
 _CONNECT_SECONDS = 10.0  # for a first sign of life of a cluster
@@ -103,10 +102,6 @@ def from_flags() -> Ray | None:
         if values[name].present:
             raise UserError(f"{name}={values[name].value!r}: needs --runner=ray")
     return None
-
-
-class WorkerError(Exception):
-    """What kept a run from its result, as far as its worker could tell."""
 
 
 class _Task(NamedTuple):
@@ -222,7 +217,7 @@ class Driver:
                     self._workdir.fail(run, outcome, result.seconds)
                 else:
                     if content := result.networks.get(run.name):
-                        self._workdir.save_bytes(run, content)
+                        save_network(self._workdir.path, run, content)
                     record = msgspec.structs.replace(outcome, commit=commit)
                     self._workdir.write(run, record, result.seconds)
         finally:
@@ -323,12 +318,12 @@ def run_task(
     started = time.monotonic()
     # A worker that hangs ends itself, which is a death like any other to the driver.
     faulthandler.dump_traceback_later(patience(runs, cpus), exit=True)
-    machine.use_compilation_cache()
     share = 1.0
     if cpus is not None:
         share = min(1.0, cpus / (os.cpu_count() or 1))
         # How many threads XLA computes with; it would take all cores of the node.
         os.environ.setdefault("NPROC", str(math.ceil(cpus)))
+    machine.use_compilation_cache()
     here = machine.here(share=share)
     lines: list[str] = []
     outcomes: list[Outcome] = []
@@ -351,7 +346,7 @@ def run_task(
         )
     faulthandler.cancel_dump_traceback_later()
     seconds = time.monotonic() - started
-    return TaskResult(list(map(_portable, outcomes)), lines, seconds, networks)
+    return TaskResult(list(map(attempt.portable, outcomes)), lines, seconds, networks)
 
 
 _PROGRAMS = Programs()  # of this worker
@@ -361,15 +356,6 @@ def patience(runs: Sequence[Run], cpus: float | None) -> float:
     """Seconds after which a task is taken for hung: far more than it can need."""
     expected = sum(cost.cpu_seconds(run.spec) for run in runs)
     return 600 + 20 * expected * max(1.0, 2 / (cpus or 2))
-
-
-def _portable(outcome: Outcome) -> Outcome:
-    """An exception that can be sent, whatever it is made of."""
-    if not isinstance(outcome, Exception) or type(outcome) is UserError:
-        return outcome
-    error = WorkerError(attempt.describe(outcome))
-    error.add_note("".join(traceback.format_exception(outcome)))
-    return error
 
 
 def _nodes(ray: ModuleType) -> list[dict[str, float]]:

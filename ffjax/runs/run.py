@@ -19,6 +19,7 @@ from ffjax.runs.local import Worker
 from ffjax.runs.locks import Claims
 from ffjax.runs.tensorboard import Board
 from ffjax.runs.workdir import Workdir
+from ffjax.runs.workers import Crew, choose
 
 _MAX_LISTED = 30  # cells in the table at the end; the report has all of them
 _REPORT_SECONDS = 5.0  # between two drawings of the report while a grid runs
@@ -30,6 +31,7 @@ def run(
     way: Way,
     *,
     ray: ray_cluster.Ray | None = None,
+    workers: int = 1,
     arguments: Sequence[str] = (),
     is_grid: bool = False,
     save: bool = False,
@@ -41,7 +43,8 @@ def run(
       cells: what to run.
       path: the folder of the records.
       way: with what.
-      ray: the cluster to run on; None: this process.
+      ray: the cluster to run on; None: this machine.
+      workers: processes that train; 0 = as many as pay, 1 = this process alone.
       arguments: of the command line, to say how to go on after an interruption.
       is_grid: whether the cells are a grid's, which ends in a report, even if overrides
         left but one run.
@@ -68,7 +71,7 @@ def run(
         folder = Workdir(path, runs, display, claims, timer.draw)
         try:
             if ray is None:
-                Worker(folder, way, save=save).work()
+                _work_here(folder, way, workers, save)
             else:
                 ray_cluster.Driver(folder, ray, way, save=save).work()
         except KeyboardInterrupt:
@@ -82,6 +85,16 @@ def run(
     if save:
         _say_what_is_saved(folder)
     return 1 if folder.failed else 0
+
+
+def _work_here(folder: Workdir, way: Way, workers: int, save: bool) -> None:
+    """Does the runs that are not done, in this process or in workers of it."""
+    pending = folder.open()
+    number = choose(workers, folder.runs, way)
+    if number > 1 and pending:
+        Crew(folder, way, number, save=save).work(pending)
+    else:
+        Worker(folder, way, save=save).work(pending)
 
 
 class _AfterRecord:
@@ -134,7 +147,7 @@ def _say_how_to_go_on(
 ) -> None:
     command = shlex.join(["python", "-m", "ffjax.main", *arguments])
     done = count(len(folder.records), "run")
-    kept = ", and finished layers of the last one are kept" if keeps_layers else ""
+    kept = ", and finished layers of unfinished runs are kept" if keeps_layers else ""
     folder.display.print(f"stopped: {done} done{kept}")
     folder.display.print(f"to go on:\n  {command}")
 

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from ffjax import atomic, data, records
 from ffjax.config import Cell
 from ffjax.errors import UserError
-from ffjax.network import Network
 from ffjax.paper.names import count, shortened
 from ffjax.records import BrokenRecord, Record
 from ffjax.runs import checkpoint, cost, order
@@ -36,6 +35,7 @@ class Workdir:
 
     Attributes:
       path: the folder.
+      runs: all that there are, done or not.
       display: where news are printed.
       records: of all runs that are done, by whichever process.
       failed: runs that ended in an error, and the error.
@@ -56,7 +56,7 @@ class Workdir:
         self.records: list[Record] = []
         self.failed: dict[Run, str] = {}
         self.num_new = 0
-        self._runs = runs
+        self.runs = runs
         self._claims = claims
         self._on_record = on_record
         self._said: set[str] = set()
@@ -68,13 +68,13 @@ class Workdir:
         Args:
           runs_here: whether they will be run on a device of this machine.
         """
-        pending = [run for run in self._runs if not self._take_record(run, before=True)]
+        pending = [run for run in self.runs if not self._take_record(run, before=True)]
         for record in self.records:
             checkpoint.forget(self.path, record.name)
         if self.records:
             self._compare_origins(runs_here)
         if self.display.is_grid and self.records:
-            self.display.print(f"{len(self.records)} of {len(self._runs)} done before")
+            self.display.print(f"{len(self.records)} of {len(self.runs)} done before")
         return pending
 
     def claim(self, runs: Iterable[Run]) -> tuple[list[Run], list[Run]]:
@@ -123,22 +123,13 @@ class Workdir:
         self._on_record(record)
         return True
 
-    def save_network(self, run: Run, network: Network) -> None:
-        """Keeps the network of a run beside its record, whole or not at all."""
-        self.save_bytes(run, network.to_bytes())
-
-    def save_bytes(self, run: Run, content: bytes) -> None:
-        """The same for a network that is the content of a file already."""
-        with writing(self.path):
-            atomic.write_bytes(network_path(self.path, run.name), content)
-
     def fail(self, run: Run, error: Exception, seconds: float) -> None:
         """Notes that a run ended in an error.
 
         Raises:
           UserError: it is the user's mistake, and no other run would do better.
         """
-        one_dataset = len({order.dataset_key(run.spec) for run in self._runs}) == 1
+        one_dataset = len({order.dataset_key(run.spec) for run in self.runs}) == 1
         is_hopeless = isinstance(error, DatasetError) and one_dataset
         if isinstance(error, UserError) and (is_hopeless or not self.display.is_grid):
             raise error
@@ -248,6 +239,12 @@ def _is_done(workdir: str, run: Run) -> bool:
 def network_path(workdir: str, name: str) -> pathlib.Path:
     """Where the network of a run is kept, if it is."""
     return pathlib.Path(workdir) / "networks" / f"{name}.safetensors"
+
+
+def save_network(workdir: str, run: Run, content: bytes) -> None:
+    """Keeps the network of a run beside its record, whole or not at all."""
+    with writing(workdir):
+        atomic.write_bytes(network_path(workdir, run.name), content)
 
 
 def prepare(workdir: str) -> None:

@@ -93,18 +93,30 @@ def _cpu_features() -> list[str]:
     return sorted(lines) or [about]
 
 
+def num_cores() -> int:
+    """How many cores XLA computes with in this process."""
+    asked = os.environ.get("NPROC", "")
+    if asked.isdecimal() and int(asked) > 0:
+        return int(asked)
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def use_compilation_cache() -> None:
     """Lets this process reuse what earlier ones compiled; a user's own cache stays.
 
     On 2 cores a restart of a small run takes seconds instead of half a minute. The
-    results are the same to the bit: the same program is loaded.
+    results are the same to the bit: the same program is loaded, and processes with
+    another number of cores, whose programs round differently, have others.
     """
     if jax.config.jax_compilation_cache_dir is not None:  # type: ignore[attr-defined]
         return
     # Programs for a CPU may use instructions that another one lacks, and a home folder
     # may be shared by different machines.
     kind = hashlib.sha256("".join(_cpu_features()).encode()).hexdigest()[:12]
-    folder = cache.folder() / "xla" / f"{platform.machine()}-{kind}"
+    name = f"{platform.machine()}-{kind}-{num_cores()}"
+    folder = cache.folder() / "xla" / name
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:

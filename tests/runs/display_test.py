@@ -42,8 +42,8 @@ def _do(display, record, work=1.0, epochs=5):
     for layer in range(2):
         for epoch in range(epochs):
             display.epochs_done(layer, np.full(epoch + 1, 0.25))
-    display.finish_run(name, record, work, 0.0)
     display.end_run()
+    display.finish_run(name, record, work, 0.0)
 
 
 @pytest.fixture
@@ -153,6 +153,27 @@ def test_a_terminal_has_a_line_for_the_grid_and_one_for_the_run():
     assert len(lines) == 2
     assert "1/3 done · " in lines[0]
     assert "layer 2/2 · epoch 2/5" in lines[1]
+
+
+def test_runs_at_the_same_time_have_a_line_each(clock):
+    console = _console(terminal=True, width=99)
+    display = Display(4, 4.0, console)
+    for place, name in enumerate(("sos seed 42", "moment seed 42")):
+        display.start_run(name, 1, 4, 1.0, place=place)
+        display.epochs_done(0, np.full(2, 0.25), place=place)
+    clock[0] += 10
+    with console.capture() as capture:
+        console.print(display._render())
+    total, first, second = capture.get().splitlines()
+    assert "about 30 s left" in total  # half of both, a quarter of all, is done
+    assert first.rstrip().endswith("sos seed 42")
+    assert second.rstrip().endswith("moment seed 42")
+    display.end_run(place=0)
+    display.finish_run("sos seed 42", _record(), 1.0, 10.0)
+    with console.capture() as capture:
+        console.print(display._render())
+    assert len(capture.get().splitlines()) == 2
+    assert "about 17 s left" in capture.get()  # 1.5 of 4 in 10 s
 
 
 # The last lines of a single run.

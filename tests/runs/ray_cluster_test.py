@@ -123,7 +123,7 @@ def test_two_nodes_and_workers_that_die(folder, address):
     assert len(failures) == 2
     for failure in failures:
         assert failure["spec"]["goodness"] == "mine:deadly"
-        assert failure["error"] == "WorkerError: WorkerCrashedError, 2 times in a row"
+        assert failure["error"] == "WorkerCrashedError, 2 times in a row"
     assert list((folder / "far" / "claims").iterdir()) == []
     # Bit for bit what this process would have found.
     near = _command(

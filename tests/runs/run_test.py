@@ -165,7 +165,7 @@ def test_an_interruption_says_how_to_go_on(
         signal.signal(signal.SIGINT, of_ctrl_c)
     out = capsys.readouterr().out
     assert out.endswith("  python -m ffjax.main '--config=my file.py' --workdir=w\n")
-    assert "stopped: 1 run done, and finished layers of the last one are kept" in out
+    assert "stopped: 1 run done, and finished layers of unfinished runs are kept" in out
     assert list((tmp_path / "claims").iterdir()) == []
     assert not (tmp_path / "failures").exists()
     assert signal.getsignal(signal.SIGTERM) == before

@@ -149,7 +149,7 @@ def test_a_network_that_cannot_be_written_is_named(tmp_path, real):
     workdir.prepare(str(tmp_path))
     (tmp_path / "networks").write_text("in the way")
     with pytest.raises(UserError, match="cannot write there"):
-        folder.save_bytes(real.run, b"")
+        workdir.save_network(folder.path, real.run, b"")
 
 
 def test_a_task_on_ray_brings_networks_and_curves_back(real):
