@@ -14,6 +14,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from ffjax import halving
 from ffjax.errors import UserError
 
 _MAX_STEPS = 200  # never reached: a guard against inputs that are not numbers
@@ -109,18 +110,25 @@ def _first_bracket(z: jax.Array, near_softmax: bool) -> _Bracket:
     return _Bracket(start + (shift - 1), start + shift, start + (shift - 1))
 
 
+def _newton(
+    z: jax.Array, tau: jax.Array, alpha: float, near_softmax: bool
+) -> tuple[jax.Array, jax.Array]:
+    """The mass under tau, and where Newton's method goes from there."""
+    q = 1 / (alpha - 1)
+    mass = jnp.sum(_power(z - tau, q, near_softmax), axis=-1, keepdims=True)
+    slope = jnp.sum(_power(z - tau, q - 1, near_softmax), axis=-1, keepdims=True)
+    return mass, tau + (mass - mass ** (2 - alpha)) / slope
+
+
 def _narrow(
     z: jax.Array, bracket: _Bracket, alpha: float, near_softmax: bool
 ) -> _Bracket:
     """A Newton step, or half the bracket."""
-    q = 1 / (alpha - 1)
     low, high, tau = bracket
-    mass = jnp.sum(_power(z - tau, q, near_softmax), axis=-1, keepdims=True)
+    mass, newton = _newton(z, tau, alpha, near_softmax)
     low = jnp.where(mass >= 1, tau, low)
     high = jnp.where(mass >= 1, high, tau)
     middle = (low + high) / 2
-    slope = jnp.sum(_power(z - tau, q - 1, near_softmax), axis=-1, keepdims=True)
-    newton = tau + (mass - mass ** (2 - alpha)) / slope
     inside = (newton >= low) & (newton <= high)
     return _Bracket(low, high, jnp.where(inside, newton, middle))
 
@@ -155,22 +163,23 @@ def _search_until_settled(
 def _search_at_fixed_length(
     z: jax.Array, *, alpha: float, near_softmax: bool
 ) -> jax.Array:
-    """A number of steps that is known before, for a GPU.
+    """Plain halving for a GPU, as ``halving`` has it, and a Newton step at the end.
 
-    It would copy the condition of a loop of unknown length to the host at every step,
-    and wait. This number is enough for any z: Newton's method on a convex function
-    leaves at most a quarter of value times slope, here of (norm - 1) times its slope,
-    both at most d^(1/q) at first; and the slope is at least 1. Most rows need half of
-    it, and further steps change nothing.
+    A bit of z - tau for each of the type's; near tau = 0 it has digits beyond them,
+    which Newton's method, this close, finds in one step.
     """
-    width_bits = (alpha - 1) * math.log2(z.shape[-1])
-    num_steps = math.ceil(jnp.finfo(z.dtype).nmant / 2 + width_bits)
+    num_bits = jnp.finfo(z.dtype).nmant + 1
 
-    def search(_: jax.Array, bracket: _Bracket) -> _Bracket:
-        return _narrow(z, bracket, alpha, near_softmax)
+    def is_reached(rest: jax.Array, turn: int) -> jax.Array:
+        p = _power(2.0 ** -(turn + 1) * (rest - 1), 1 / (alpha - 1), near_softmax)
+        return jnp.sum(p, axis=-1, keepdims=True) >= 1
 
-    first = _first_bracket(z, near_softmax)
-    return jax.lax.fori_loop(0, num_steps, search, first).tau
+    # z - tau for the lowest tau, in units of the first bit, a half.
+    rest = 2 * z if near_softmax else 2 * (z + 1)
+    rest = halving.subtract_bits(rest, is_reached, num_bits)
+    # The largest z is 0, so the largest rest is -tau.
+    tau = -jnp.max(2.0 ** -(num_bits + 1) * rest, axis=-1, keepdims=True)
+    return _newton(z, tau, alpha, near_softmax)[1]
 
 
 def _bisect_peak(z: jax.Array, alpha: float) -> jax.Array:

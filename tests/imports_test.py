@@ -18,6 +18,7 @@ ORDER = [
     "errors",
     "atomic",
     "data",
+    "halving",
     "entmax",
     "goodness",
     "model",

@@ -17,7 +17,7 @@ from ffjax.goodness.moments import (
     standard_moment,
 )
 from ffjax.goodness.registry import register
-from ffjax.goodness.topk import count, mean_of_largest
+from ffjax.goodness.topk import contrast_of_extremes, count, mean_of_largest
 from ffjax.model import normalise
 
 # --- Dense functions -----------------------------------------------------------------
@@ -95,8 +95,7 @@ def topk(h: jax.Array, *, fraction: float = 0.02) -> jax.Array:
 @register
 def contrast_topk(h: jax.Array, *, fraction: float = 0.01) -> jax.Array:
     r"""g = mean of the k largest h_i - mean of the k smallest (section 3.4)."""
-    k = count(fraction, h.shape[-1])
-    return mean_of_largest(h, k) + mean_of_largest(-h, k)
+    return contrast_of_extremes(h, count(fraction, h.shape[-1]))
 
 
 @register

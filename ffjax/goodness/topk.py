@@ -13,6 +13,12 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
+from ffjax import halving
+
+# Entries so many units in the last place apart count as tied: XLA may compute h once
+# more for another comparison and round it otherwise. A power of two.
+_TIED = 8
+
 
 def count(fraction: float, width: int) -> int:
     """k = max(5, floor(fraction * width)), at most the width (eq. 3)."""
@@ -23,7 +29,7 @@ def count(fraction: float, width: int) -> int:
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
 def mean_of_largest(h: jax.Array, k: int) -> jax.Array:
     """The mean of the k largest entries over the last axis: (..., d) -> (...)."""
-    return _excess_mean(h, _bracket_largest(h, k).low, k)
+    return _value_and_weight(h, k)[0]
 
 
 @mean_of_largest.defjvp
@@ -35,37 +41,24 @@ def _mean_of_largest_jvp(
     Ties are treated alike, which makes it the mean of all choices.
     """
     (h,), (dh,) = primals, tangents
-    bracket = _bracket_largest(h, k)
-    weight = _weight(h, bracket, k)
-    return _excess_mean(h, bracket.low, k), jnp.sum(weight * dh, axis=-1)
+    value, weight = _value_and_weight(h, k)
+    return value, jnp.sum(weight * dh, axis=-1)
 
 
-def _weight(h: jax.Array, bracket: "_Bracket", k: int) -> jax.Array:
-    """Of each entry in the mean of the k largest."""
-    share = (k - bracket.above) / jnp.maximum(bracket.inside - bracket.above, 1)
-    weight = jnp.where(h >= bracket.high, 1, share.astype(h.dtype)) / k
-    return weight * (h >= bracket.low)
-
-
-def _excess_mean(h: jax.Array, low: jax.Array, k: int) -> jax.Array:
-    """Their mean, if low has k entries above it: low + (1/k) sum_i [h_i - low]_+."""
-    # Shared with the comparisons of the derivative, the broadcast bound would be
-    # written to memory; the barrier keeps it in the sum.
-    bound = jax.lax.optimization_barrier(low)
-    return low[..., 0] + jnp.sum(jnp.maximum(h, bound) - bound, axis=-1) / k
+def contrast_of_extremes(h: jax.Array, k: int) -> jax.Array:
+    """The mean of the k largest entries less that of the k smallest."""
+    return jax.lax.platform_dependent(
+        h,
+        cpu=lambda h: mean_of_largest(h, k) + mean_of_largest(-h, k),
+        # Both ends in the same kernels.
+        default=lambda h: mean_of_largest(jnp.stack([h, -h]), k).sum(axis=0),
+    )
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
 def trimmed_sum(x: jax.Array, k: int) -> jax.Array:
-    r"""The sum without the k smallest and the k largest entries: (..., d) -> (...).
-
-    With u and t between those and the rest, it is sum_i clip(x_i, u, t) - k (u + t):
-    outliers do not enter it, so that they leave no rounding behind.
-    """
-    if k == 0:
-        return jnp.sum(x, axis=-1)
-    low, high = -_bracket_largest(-x, k).low, _bracket_largest(x, k).low
-    return _clipped_sum(x, low, high, k)
+    """The sum without the k smallest and the k largest entries: (..., d) -> (...)."""
+    return _sum_of_left(x, _left(x, k))
 
 
 @trimmed_sum.defjvp
@@ -74,17 +67,50 @@ def _trimmed_sum_jvp(
 ) -> tuple[jax.Array, jax.Array]:
     """Weight 1 for what is left; of entries tied with others, their share."""
     (x,), (dx,) = primals, tangents
+    left = _left(x, k)
+    return _sum_of_left(x, left), jnp.sum(left * dx, axis=-1)
+
+
+def _left(x: jax.Array, k: int) -> jax.Array:
+    """The share of each entry that trimming leaves, (..., d)."""
     if k == 0:
-        return jnp.sum(x, axis=-1), jnp.sum(dx, axis=-1)
-    smallest, largest = _bracket_largest(-x, k), _bracket_largest(x, k)
-    left = 1 - k * (_weight(-x, smallest, k) + _weight(x, largest, k))
-    value = _clipped_sum(x, -smallest.low, largest.low, k)
-    return value, jnp.sum(left * dx, axis=-1)
+        return jnp.ones_like(x)
+    taken = k * (_value_and_weight(x, k)[1] + _value_and_weight(-x, k)[1])
+    # A share of 1 may be rounded; the least share of a tied entry is 1/d.
+    return jnp.where(taken < 1 - 0.5 / x.shape[-1], 1 - taken, 0)
 
 
-def _clipped_sum(x: jax.Array, low: jax.Array, high: jax.Array, k: int) -> jax.Array:
-    kept = jnp.sum(jnp.clip(x, low, high), axis=-1)
-    return kept - k * (low + high)[..., 0]
+def _sum_of_left(x: jax.Array, left: jax.Array) -> jax.Array:
+    # Outliers do not enter the sum, so that they leave no rounding behind.
+    return jnp.sum(jnp.where(left > 0, left * x, 0), axis=-1)
+
+
+def _value_and_weight(h: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
+    """The mean, (...), and the weight of each entry in it, (..., d)."""
+    return jax.lax.platform_dependent(
+        h,
+        cpu=functools.partial(_by_bracket, k=k),
+        default=functools.partial(_by_bits, k=k),
+    )
+
+
+# --- On a CPU: halving until all rows are done ----------------------------------------
+
+
+def _by_bracket(h: jax.Array, *, k: int) -> tuple[jax.Array, jax.Array]:
+    bracket = _bracket_largest(h, k)
+    share = (k - bracket.above) / jnp.maximum(bracket.inside - bracket.above, 1)
+    weight = jnp.where(h >= bracket.high, 1, share.astype(h.dtype)) / k
+    weight = weight * (h >= bracket.low)
+    return _excess_mean(h, bracket.low, k), weight
+
+
+def _excess_mean(h: jax.Array, low: jax.Array, k: int) -> jax.Array:
+    """Their mean, if low has k entries above it: low + (1/k) sum_i [h_i - low]_+."""
+    # Shared with the comparisons of the derivative, the broadcast bound would be
+    # written to memory; the barrier keeps it in the sum.
+    bound = jax.lax.optimization_barrier(low)
+    return low[..., 0] + jnp.sum(jnp.maximum(h, bound) - bound, axis=-1) / k
 
 
 class _Bracket(NamedTuple):
@@ -113,27 +139,20 @@ def _bracket_largest(h: jax.Array, k: int) -> _Bracket:
         inside=_count_from(h, low),
         above=jnp.zeros_like(low, jnp.int32),
     )
-    bracket = jax.lax.platform_dependent(
-        h,
-        start,
-        cpu=functools.partial(_halve_until_done, k=k),
-        default=functools.partial(_split_at_fixed_length, k=k),
-    )
+    bracket = _halve_until_done(h, start, k)
     return bracket._replace(
         low=_from_place(bracket.low, h.dtype), high=_from_place(bracket.high, h.dtype)
     )
 
 
 def _is_done(bracket: _Bracket, k: int) -> jax.Array:
-    # Tied means to a few units in the last place: XLA may compute h once more for
-    # another comparison and round it otherwise.
-    return (bracket.inside == k) | (bracket.high <= bracket.low + 8)
+    return (bracket.inside == k) | (bracket.high <= bracket.low + _TIED)
 
 
 _Carry = tuple[int | jax.Array, _Bracket, jax.Array]  # step, bracket, is it done
 
 
-def _halve_until_done(h: jax.Array, start: _Bracket, *, k: int) -> _Bracket:
+def _halve_until_done(h: jax.Array, start: _Bracket, k: int) -> _Bracket:
     """Counts above the middle, turn by turn, while any row is not done."""
 
     def is_running(carry: _Carry) -> jax.Array:
@@ -158,58 +177,6 @@ def _halve_until_done(h: jax.Array, start: _Bracket, *, k: int) -> _Bracket:
     return bracket
 
 
-def _split_at_fixed_length(h: jax.Array, start: _Bracket, *, k: int) -> _Bracket:
-    """Counts above seven bounds at once, for a number of turns that is known before.
-
-    A GPU would copy the condition of a loop of unknown length to the host at every
-    turn, and wait. Counting is cheap for it, but a turn is not: so each takes three
-    bits. A bracket of s places becomes at most s / 8 + 7, and at the end 8.
-    """
-    parts = (
-        jax.lax.broadcasted_iota(start.low.dtype, (*h.shape[:-1], 7), h.ndim - 1) + 1
-    )
-
-    def split(_: jax.Array, bracket: _Bracket) -> _Bracket:
-        low, high = bracket.low, bracket.high
-        # Without a sign, the length of a bracket cannot overflow.
-        length = (high - low).view(f"u{low.dtype.name}") >> 3
-        bounds = low + length.view(low.dtype) * parts
-        values = _from_place(bounds, h.dtype)
-        reached = jnp.sum(
-            h[..., None, :] >= values[..., None], axis=-1, dtype=jnp.int32
-        )
-        is_low = reached >= k
-
-        def pick(narrowest, chosen, new, old):
-            return narrowest(jnp.where(chosen, new, old), axis=-1, keepdims=True)
-
-        narrower = _Bracket(
-            low=pick(jnp.max, is_low, bounds, low),
-            high=pick(jnp.min, ~is_low, bounds, high),
-            inside=pick(jnp.min, is_low, reached, bracket.inside),
-            above=pick(jnp.max, ~is_low, reached, bracket.above),
-        )
-        done = _is_done(bracket, k)
-        return jax.tree.map(lambda a, b: jnp.where(done, a, b), bracket, narrower)
-
-    num_turns = -(-jnp.finfo(h.dtype).bits // 3)
-    return jax.lax.fori_loop(0, num_turns, split, start)
-
-
-def _to_place(x: jax.Array) -> jax.Array:
-    """Integers in the order of the floats: their bits, turned for negative ones."""
-    width = jnp.finfo(x.dtype).bits
-    bits = jax.lax.bitcast_convert_type(x, jnp.dtype(f"int{width}"))
-    return bits ^ ((bits >> (width - 1)) & jnp.iinfo(bits.dtype).max)
-
-
-def _from_place(place: jax.Array, dtype: DTypeLike) -> jax.Array:
-    """The float at a place: the inverse of ``_to_place``."""
-    sign = place >> (jnp.finfo(dtype).bits - 1)
-    bits = place ^ (sign & jnp.iinfo(place.dtype).max)
-    return jax.lax.bitcast_convert_type(bits, dtype)
-
-
 def _count_from(h: jax.Array, bound: jax.Array) -> jax.Array:
     """How many entries are at least as large as the bound.
 
@@ -225,3 +192,66 @@ def _count_from(h: jax.Array, bound: jax.Array) -> jax.Array:
     rest = (h[..., len(parts) * size :] >= bound).astype(jnp.int32)
     whole = jnp.sum(sum(parts), axis=-1, keepdims=True, dtype=jnp.int32)
     return whole + jnp.sum(rest, axis=-1, keepdims=True, dtype=jnp.int32)
+
+
+# --- On a GPU: a turn for every bit, in few kernels -----------------------------------
+
+
+def _by_bits(h: jax.Array, *, k: int) -> tuple[jax.Array, jax.Array]:
+    """The same by ``halving``: the place of the k-th largest entry, bit by bit.
+
+    Places do not fit a float, so their low bits are added when the high ones are
+    known; what is far above the threshold by then may be rounded.
+    """
+    dtype = jnp.promote_types(h.dtype, jnp.float32)
+    place, num_bits = _to_place(h), jnp.finfo(h.dtype).bits
+    num_low = max(0, num_bits - jnp.finfo(dtype).nmant - 1)
+    num_high, num_tied = num_bits - num_low, _TIED.bit_length() - 1
+
+    def is_reached(rest: jax.Array, turn: int) -> jax.Array:
+        del turn
+        return jnp.sum((rest >= 1).astype(dtype), axis=-1, keepdims=True) >= k
+
+    # In units of the highest bit; the lowest place becomes 0.
+    rest = (place >> num_low).astype(dtype) * 2.0 ** (1 - num_high) + 1
+    num_turns = min(num_high, num_bits - num_tied)
+    rest = halving.subtract_bits(rest, is_reached, num_turns)
+    if num_low:
+        low_bits = place & (2**num_low - 1)
+        rest = rest + low_bits.astype(dtype) * 2.0 ** (1 - num_low)
+        rest = halving.subtract_bits(
+            rest, is_reached, num_bits - num_tied - num_turns, num_turns
+        )
+    # In units of half of what is tied: those from 0 are as large as the k-th or tied
+    # with it, those from 2 are larger.
+    above = jnp.sum((rest >= 2).astype(dtype), axis=-1, keepdims=True)
+    inside = jnp.sum((rest >= 0).astype(dtype), axis=-1, keepdims=True)
+    share = (k - above) / (inside - above)
+    weight = jnp.where(rest >= 2, 1, share) / k * (rest >= 0)
+    value = jnp.sum(jnp.where(rest >= 0, weight * h, 0), axis=-1)
+    return value.astype(h.dtype), weight.astype(h.dtype)
+
+
+# --- The order of floats --------------------------------------------------------------
+
+
+def _to_place(x: jax.Array) -> jax.Array:
+    """Integers in the order of the floats: their bits, turned for negative ones.
+
+    Zero, its negative and what is too small for a normal float share a place: a CPU
+    takes them for equal in a comparison.
+    """
+    width = jnp.finfo(x.dtype).bits
+    bits = jax.lax.bitcast_convert_type(x, jnp.dtype(f"int{width}"))
+    place = bits ^ ((bits >> (width - 1)) & jnp.iinfo(bits.dtype).max)
+    return jnp.where(jnp.abs(x) < jnp.finfo(x.dtype).tiny, 0, place)
+
+
+def _from_place(place: jax.Array, dtype: DTypeLike) -> jax.Array:
+    """The float at a place, or the next normal one: the inverse of ``_to_place``."""
+    info = jnp.finfo(dtype)
+    first_normal = 1 << info.nmant
+    place = jnp.where((place > 0) & (place < first_normal), first_normal, place)
+    sign = place >> (info.bits - 1)
+    bits = place ^ (sign & jnp.iinfo(place.dtype).max)
+    return jax.lax.bitcast_convert_type(bits, dtype)
