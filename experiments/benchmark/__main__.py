@@ -31,8 +31,8 @@ def define_flags(argv: list[str]) -> None:
         "size",
         "small",
         list(cases.SIZES),
-        "small: layers of 500, within 5 minutes on 2 cores; full: 4x2000 with 5,000 "
-        "images and every goodness function, about 75 minutes; tiny: only a test.",
+        "small: layers of 500, a few minutes on 2 cores; full: 4x2000 with 5,000 "
+        "images and every goodness function, more than an hour; tiny: only a test.",
     )
     flags.DEFINE_string("output", "runs/benchmark", "Folder for the results.")
     flags.DEFINE_list(
