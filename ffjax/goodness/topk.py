@@ -36,15 +36,33 @@ def _mean_of_largest_jvp(
     """
     (h,), (dh,) = primals, tangents
     bracket = _bracket_largest(h, k)
-    weight = _weight(h, bracket, k)
+    weight = _share(h, bracket, k) / k * (h >= bracket.low)
     return _excess_mean(h, bracket.low, k), jnp.sum(weight * dh, axis=-1)
 
 
-def _weight(h: jax.Array, bracket: "_Bracket", k: int) -> jax.Array:
-    """Of each entry in the mean of the k largest."""
+def _share(h: jax.Array, bracket: "_Bracket", k: int) -> jax.Array:
+    """How much of each entry inside the bracket is among the k largest."""
     share = (k - bracket.above) / jnp.maximum(bracket.inside - bracket.above, 1)
-    weight = jnp.where(h >= bracket.high, 1, share.astype(h.dtype)) / k
-    return weight * (h >= bracket.low)
+    return jnp.where(h >= bracket.high, 1, share.astype(h.dtype))
+
+
+def trimmed_sum(x: jax.Array, k: int) -> jax.Array:
+    """The sum without the k smallest and the k largest entries: (..., d) -> (...).
+
+    What is left are the d - k largest without the k largest. Entries that are tied with
+    the last to go share what is left of them.
+    """
+    if k == 0:
+        return jnp.sum(x, axis=-1)
+    fixed = jax.lax.stop_gradient(x)
+    kept = _among_largest(fixed, x.shape[-1] - k) - _among_largest(fixed, k)
+    return jnp.sum(kept * x, axis=-1)
+
+
+def _among_largest(h: jax.Array, k: int) -> jax.Array:
+    """1 for the k largest entries, 0 for the others, and between for ties."""
+    bracket = _bracket_largest(h, k)
+    return _share(h, bracket, k) * (h >= bracket.low)
 
 
 def _excess_mean(h: jax.Array, low: jax.Array, k: int) -> jax.Array:
@@ -53,38 +71,6 @@ def _excess_mean(h: jax.Array, low: jax.Array, k: int) -> jax.Array:
     # written to memory; the barrier keeps it in the sum.
     bound = jax.lax.optimization_barrier(low)
     return low[..., 0] + jnp.sum(jnp.maximum(h, bound) - bound, axis=-1) / k
-
-
-@functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
-def trimmed_sum(x: jax.Array, k: int) -> jax.Array:
-    r"""The sum without the k smallest and the k largest entries: (..., d) -> (...).
-
-    With u and t between those and the rest, it is sum_i clip(x_i, u, t) - k (u + t):
-    outliers do not enter it, so that they leave no rounding behind.
-    """
-    if k == 0:
-        return jnp.sum(x, axis=-1)
-    low, high = -_bracket_largest(-x, k).low, _bracket_largest(x, k).low
-    return _clipped_sum(x, low, high, k)
-
-
-@trimmed_sum.defjvp
-def _trimmed_sum_jvp(
-    k: int, primals: tuple[jax.Array], tangents: tuple[jax.Array]
-) -> tuple[jax.Array, jax.Array]:
-    """Weight 1 for what is left; of entries tied with others, their share."""
-    (x,), (dx,) = primals, tangents
-    if k == 0:
-        return jnp.sum(x, axis=-1), jnp.sum(dx, axis=-1)
-    smallest, largest = _bracket_largest(-x, k), _bracket_largest(x, k)
-    left = 1 - k * (_weight(-x, smallest, k) + _weight(x, largest, k))
-    value = _clipped_sum(x, -smallest.low, largest.low, k)
-    return value, jnp.sum(left * dx, axis=-1)
-
-
-def _clipped_sum(x: jax.Array, low: jax.Array, high: jax.Array, k: int) -> jax.Array:
-    kept = jnp.sum(jnp.clip(x, low, high), axis=-1)
-    return kept - k * (low + high)[..., 0]
 
 
 class _Bracket(NamedTuple):
