@@ -55,20 +55,14 @@ def contrast_of_extremes(h: jax.Array, k: int) -> jax.Array:
     )
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
 def trimmed_sum(x: jax.Array, k: int) -> jax.Array:
-    """The sum without the k smallest and the k largest entries: (..., d) -> (...)."""
-    return _sum_of_left(x, _left(x, k))
+    """The sum without the k smallest and the k largest entries: (..., d) -> (...).
 
-
-@trimmed_sum.defjvp
-def _trimmed_sum_jvp(
-    k: int, primals: tuple[jax.Array], tangents: tuple[jax.Array]
-) -> tuple[jax.Array, jax.Array]:
-    """Weight 1 for what is left; of entries tied with others, their share."""
-    (x,), (dx,) = primals, tangents
-    left = _left(x, k)
-    return _sum_of_left(x, left), jnp.sum(left * dx, axis=-1)
+    Entries that are tied with the last to go share what is left of them.
+    """
+    left = _left(jax.lax.stop_gradient(x), k)
+    # Outliers do not enter the sum, so that they leave no rounding behind.
+    return jnp.sum(jnp.where(left > 0, left * x, 0), axis=-1)
 
 
 def _left(x: jax.Array, k: int) -> jax.Array:
@@ -78,11 +72,6 @@ def _left(x: jax.Array, k: int) -> jax.Array:
     taken = k * (_value_and_weight(x, k)[1] + _value_and_weight(-x, k)[1])
     # A share of 1 may be rounded; the least share of a tied entry is 1/d.
     return jnp.where(taken < 1 - 0.5 / x.shape[-1], 1 - taken, 0)
-
-
-def _sum_of_left(x: jax.Array, left: jax.Array) -> jax.Array:
-    # Outliers do not enter the sum, so that they leave no rounding behind.
-    return jnp.sum(jnp.where(left > 0, left * x, 0), axis=-1)
 
 
 def _value_and_weight(h: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
