@@ -34,6 +34,8 @@ LABELS = {
     "predictive_coding": "predictive coding",
     "standard": "standard",
     "ffcl": "FFCL",
+    "groups": "groups",
+    "mean": "mean",
     "relu": "ReLU",
     "gelu": "GELU",
     "swish": "Swish",

@@ -1,7 +1,5 @@
 """What cannot be trained is refused before it starts, with the figure."""
 
-import itertools
-
 from ffjax.errors import UserError
 from ffjax.goodness import sanity
 from ffjax.model import pathway
@@ -60,7 +58,6 @@ def member_bytes(
       shape: (N, D) of the images.
     """
     num_examples, num_inputs = shape
-    widths = [num_inputs, *arch.widths]
     stored = max(
         (
             pathway.stored_bytes(arch, index, num_examples)
@@ -68,11 +65,17 @@ def member_bytes(
         ),
         default=0,
     )
+    if arch.maps is None:
+        below = [num_inputs, *arch.widths[:-1]]
+        activations = 16 * training.batch_size * max(arch.widths)
+    else:
+        indices = range(len(arch.widths))
+        below = [arch.maps.fan_in(arch.widths, index) for index in indices]
+        activations = 4 * training.batch_size * max(map(arch.step_size, indices))
     sizes = [
-        (below + arch.num_classes + 1) * width
-        for below, width in itertools.pairwise(widths)
+        (fan_in + arch.num_classes + 1) * width
+        for fan_in, width in zip(below, arch.widths, strict=True)
     ]
-    activations = 16 * training.batch_size * max(arch.widths)
     return stored, 4 * (sum(sizes) + 3 * max(sizes) + activations)
 
 
