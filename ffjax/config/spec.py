@@ -346,6 +346,11 @@ def _canonical(spec: RunSpec) -> RunSpec:
         elif getattr(spec, field) is None:
             changes[field] = definition.defaults[name]
     changes["goodness_params"] = _canonical_params(spec, definition)
+    if spec.layer == "conv" and definition.batch is not None:
+        raise UserError(
+            f"layer='conv': must be 'dense' with goodness={spec.goodness!r}, which "
+            "compares the examples of a batch; maps have too many positions for that"
+        )
     spec = _with_pathway(spec)
     if spec.loss == "softmax" and spec.negatives != "all":
         raise UserError(

@@ -35,7 +35,6 @@ LABELS = {
     "standard": "standard",
     "ffcl": "FFCL",
     "groups": "groups",
-    "mean": "mean",
     "relu": "ReLU",
     "gelu": "GELU",
     "swish": "Swish",

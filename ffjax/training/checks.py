@@ -1,5 +1,7 @@
 """What cannot be trained is refused before it starts, with the figure."""
 
+import jax
+
 from ffjax.errors import UserError
 from ffjax.goodness import sanity
 from ffjax.model import pathway
@@ -95,10 +97,21 @@ def check_memory(
 
 
 def check_goodness(arch: Architecture) -> None:
-    """Raises a UserError for a function of one's own that cannot be learned with."""
+    """Raises a UserError for a function that cannot be learned with.
+
+    That is one of one's own that gives no gradient, or one with a state for each unit
+    where a unit is a channel at a position: maps of other sizes have other units.
+    """
+    width = arch.measured_width(0)
+    states = jax.tree.leaves(jax.eval_shape(lambda: arch.goodness.init(width)))
+    if arch.maps is not None and arch.by_group and any(leaf.ndim for leaf in states):
+        raise UserError(
+            f"goodness={arch.goodness.definition.name!r}: has a state for each unit, "
+            "which groups of maps cannot have; take pathway='ffcl' or layer='dense'"
+        )
     if arch.goodness.definition.is_built_in:
         return
     activate = ACTIVATIONS[arch.activation]
-    complaint = sanity.problem(arch.goodness, arch.widths[0], activate)
+    complaint = sanity.problem(arch.goodness, width, activate)
     if complaint is not None:
         raise UserError(complaint)
