@@ -1,4 +1,4 @@
-r"""Convolutional Forward-Forward networks: which goodness is best, and how good are they?
+r"""Convolutional Forward-Forward networks: which goodness is best, and how good it is.
 
     python -m ffjax.main --config=experiments/conv/conv.py:compare \
         --workdir=experiments/conv/compare --config.data_dir=DIR
@@ -68,7 +68,11 @@ COMPARE = tuple(
 # The network of each dataset, with what was chosen on validation images.
 NETWORKS = {
     "cifar10": {"widths": (120, 240, 480, 480), "pool": (1, 1, 0, 0), "epochs": 24},
-    "fashion_mnist": {"widths": (60, 120, 240, 240), "pool": (1, 1, 0, 0), "epochs": 24},
+    "fashion_mnist": {
+        "widths": (60, 120, 240, 240),
+        "pool": (1, 1, 0, 0),
+        "epochs": 24,
+    },
     "mnist": {"widths": (60, 120, 240), "pool": (1, 1, 0), "epochs": 12},
 }
 SEEDS = (42, 43, 44)
