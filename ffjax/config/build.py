@@ -1,10 +1,11 @@
 """What a run is made of: its network and its training, from its fields."""
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 from ffjax import goodness
 from ffjax.config import goodness_params
-from ffjax.config.spec import PARAM_FIELDS, RunSpec
+from ffjax.config.spec import PARAM_FIELDS, RunSpec, check_shape
 from ffjax.model.pathway import Architecture
 from ffjax.model.product import Precision
 from ffjax.training import backprop
@@ -12,8 +13,16 @@ from ffjax.training.objective import Objective
 from ffjax.training.optimizer import Optimizer, Training
 
 
-def architecture(spec: RunSpec, num_classes: int) -> Architecture:
-    """The network of a run."""
+def architecture(
+    spec: RunSpec, num_classes: int, image_shape: Sequence[int] = ()
+) -> Architecture:
+    """The network of a run.
+
+    Args:
+      spec: the run.
+      num_classes: of its dataset.
+      image_shape: of its images, which convolutions need.
+    """
     return Architecture(
         pathway=spec.pathway,
         goodness=goodness.make(spec.goodness, **_goodness_arguments(spec)),
@@ -25,10 +34,13 @@ def architecture(spec: RunSpec, num_classes: int) -> Architecture:
         normalisation=spec.normalisation,
         ensemble=spec.ensemble,
         precision=cast(Precision, spec.precision),
+        maps=check_shape(spec, image_shape, num_classes),
     )
 
 
-def backprop_network(spec: RunSpec, num_classes: int) -> backprop.Network:
+def backprop_network(
+    spec: RunSpec, num_classes: int, image_shape: Sequence[int] = ()
+) -> backprop.Network:
     """The network of a run where the trainer is backpropagation."""
     return backprop.Network(
         widths=spec.layer_widths,
@@ -36,6 +48,7 @@ def backprop_network(spec: RunSpec, num_classes: int) -> backprop.Network:
         norm_gate=spec.norm_gate,
         num_classes=num_classes,
         precision=cast(Precision, spec.precision),
+        maps=check_shape(spec, image_shape, num_classes),
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import ml_collections
 from ml_collections import config_dict
 
+from ffjax import data
 from ffjax.config import goodness_params, spec
 from ffjax.config.spec import RunSpec, Way
 from ffjax.errors import UserError, shown
@@ -221,6 +222,9 @@ def _make_cell(fields: Fields, sections: tuple[str, ...]) -> Cell:
     run = spec.make_spec(
         **{name: value for name, value in fields.items() if name not in ways}
     )
+    known = data.DATASETS.get(run.dataset)
+    if known is not None:  # of a file only its arrays say
+        spec.check_shape(run, known.image_shape, len(known.class_names))
     seeds = ways["seeds"]
     if seeds == () or seeds == []:
         raise UserError("seeds=(): give at least one seed")
@@ -229,11 +233,14 @@ def _make_cell(fields: Fields, sections: tuple[str, ...]) -> Cell:
     return Cell(spec.cell_id(run), run, tuple(dict.fromkeys(seeds)), sections)
 
 
+_SEVERAL_FORMS = ("goodness_params", "widths", "pool")
+
+
 def _check_kept(run: RunSpec, given: Fields) -> None:
     """Raises a UserError for a field set by hand that the run does not use."""
     for name, value in given.items():
-        if spec.ABOUT[name].role == "way" or name in ("goodness_params", "widths"):
-            continue  # these have several forms
+        if spec.ABOUT[name].role == "way" or name in _SEVERAL_FORMS:
+            continue
         if getattr(run, name) != value:
             raise UserError(
                 f"{name}={shown(value)}: not used by a run with trainer="

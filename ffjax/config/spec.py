@@ -12,7 +12,7 @@ import json
 import re
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from ffjax import data
@@ -23,10 +23,13 @@ from ffjax.errors import (
     UserError,
     choice,
     integer,
+    is_integer,
     is_number,
     number,
     optional,
 )
+from ffjax.model import maps
+from ffjax.model.maps import Maps
 
 if TYPE_CHECKING:
     from ffjax.goodness import Definition
@@ -107,13 +110,26 @@ _GOODNESS = Domain(lambda value: isinstance(value, str), "a name or module:funct
 _PARAMS = Domain(lambda value: isinstance(value, str), goodness_params.ALLOWED)
 
 _TRAINERS = choice(("ff", "backprop"))
-_PATHWAYS = choice(("standard", "ffcl"))
+_PATHWAYS = choice(("standard", "ffcl", "groups"))
+_LAYERS = choice(("dense", "conv"))
+_KERNEL = Domain(
+    lambda value: is_integer(value) and 1 <= value <= 99 and value % 2 == 1,
+    "an odd integer from 1 to 99",
+)
+_POOL = Domain(
+    lambda value: (
+        isinstance(value, tuple | list)
+        and len(value) <= 1000
+        and all(is_integer(each) and each in (0, 1) for each in value)
+    ),
+    "0 or 1 for each layer, separated by commas",
+)
 _ACTIVATIONS = choice(("relu", "gelu", "swish", "ln_gelu", "ln_swish"))
 _NEGATIVES = choice(("random", "hard", "all"))
 _LOSSES = choice(("softplus", "symba", "softmax"))
 _SCHEDULES = choice(("constant", "cosine", "half_linear"))
-_NORMALISATIONS = choice(("l2", "rms"))
-_ENSEMBLES = choice(("all", "later"))
+_NORMALISATIONS = choice(("l2", "rms", "layer", "group"))
+_ENSEMBLES = choice(("all", "later", "last"))
 _PRECISIONS = choice(("float32", "tensorfloat32", "bfloat16"))
 _ORDERS = choice(("program", "value"))
 _FRACTION = optional(PARAMETERS["fraction"])
@@ -136,7 +152,7 @@ class RunSpec:
 
     trainer: str = _field("ff", "setting", _TRAINERS, "Forward-Forward, or backpropagation for comparison", in_fit=False)
     dataset: str = _field("fashion_mnist", "method", _DATASET, "images and labels", in_fit=False)
-    pathway: str = _field("ffcl", "method", _PATHWAYS, "where the label enters: the input, or every layer", ff_only=True)
+    pathway: str = _field("ffcl", "method", _PATHWAYS, "where the label enters: the input, or every layer; or a group of units for each label", ff_only=True)
     goodness: str = _field("burstiness", "method", _GOODNESS, "what each layer maximises for the right label", ff_only=True)
     activation: str = _field("gelu", "method", _ACTIVATIONS, "of each layer")
     norm_gate: bool = _field(False, "method", _ON_OR_OFF, "h <- sigmoid(||h||) h after the activation")
@@ -147,6 +163,9 @@ class RunSpec:
     num_layers: int = _field(4, "size", integer(1, 1000), "how many layers")
     width: int = _field(2000, "size", _COUNT, "units of each layer")
     widths: tuple[int, ...] = _field((), "size", _WIDTHS, "units of each layer where they differ, in place of num_layers and width")
+    layer: str = _field("dense", "setting", _LAYERS, "what layers are; the units of a convolution are its channels")
+    kernel: int = _field(3, "setting", _KERNEL, "height and width of a convolution's window")
+    pool: tuple[int, ...] = _field((), "setting", _POOL, "1 for each convolution whose map is averaged over squares of 2 x 2 for the next layer")
     epochs: int = _field(60, "setting", integer(1, 10**6), "of each layer")
     batch_size: int = _field(500, "setting", _COUNT, "examples in a step")
     learning_rate: float = _field(1e-3, "setting", _ABOVE_0, "of Adam")
@@ -159,8 +178,8 @@ class RunSpec:
     peer_normalisation: float = _field(0.0, "setting", _FROM_0, "weight of a penalty on unequally active units", ff_only=True)
     dropout: float = _field(0.0, "setting", _SHARE, "share of a layer's inputs that each step leaves out", ff_only=True)
     label_scale: float = _field(5.0, "setting", _ABOVE_0, "s, of the label in the input of the standard pathway", ff_only=True)
-    normalisation: str = _field("l2", "setting", _NORMALISATIONS, "of the layers' inputs: to length 1, or to mean square 1", ff_only=True)
-    ensemble: str = _field("all", "setting", _ENSEMBLES, "which layers vote: all and their concatenation, or all but the first", ff_only=True)
+    normalisation: str = _field("l2", "setting", _NORMALISATIONS, "of the layers' inputs: to length 1, to mean square 1, or to mean 0 and variance 1 of the layer or of each class's group", ff_only=True)
+    ensemble: str = _field("all", "setting", _ENSEMBLES, "which layers vote: all and their concatenation, all but the first, or the last", ff_only=True)
     precision: str = _field("float32", "setting", _PRECISIONS, "of the operands of matrix products; sums are float32")
     train_limit: int = _field(0, "setting", _LIMIT, "how many training images to use", in_fit=False)
     test_limit: int = _field(0, "setting", _LIMIT, "how many test images to use", in_fit=False)
@@ -248,7 +267,7 @@ def make_spec(**fields: Any) -> RunSpec:
         fields = {**fields, **_of_backprop()}
     spec = RunSpec(**fields)
     check_fields(spec)
-    spec = _with_widths(spec)
+    spec = _with_layer(_with_widths(spec))
     data.check_name(spec.dataset)
     if spec.train_limit and spec.train_limit < spec.batch_size:
         raise UserError(
@@ -266,6 +285,42 @@ def _with_widths(spec: RunSpec) -> RunSpec:
     is_plain = len(set(spec.widths)) == 1
     widths = () if is_plain else tuple(spec.widths)
     return dataclasses.replace(spec, num_layers=num_layers, width=width, widths=widths)
+
+
+def _with_layer(spec: RunSpec) -> RunSpec:
+    """Dense layers have no window; no pooling at all is said in a single way."""
+    if spec.layer == "dense":
+        return dataclasses.replace(spec, kernel=DEFAULTS["kernel"], pool=())
+    pool = tuple(spec.pool)
+    if pool and len(pool) != spec.num_layers:
+        raise UserError(
+            f"pool={pool}: has {len(pool)} entries for {spec.num_layers} layers; must "
+            f"be {_POOL.words}"
+        )
+    return dataclasses.replace(spec, pool=pool if any(pool) else ())
+
+
+def check_shape(
+    spec: RunSpec, image_shape: Sequence[int], num_classes: int
+) -> Maps | None:
+    """Raises a UserError for layers that do not go with such images and classes.
+
+    Args:
+      spec: a run in its canonical form.
+      image_shape: of one image.
+      num_classes: of the dataset.
+
+    Returns:
+      The maps of its layers, if they are convolutions.
+    """
+    is_ff = spec.trainer == "ff"
+    if is_ff and spec.pathway == "groups":
+        maps.check_groups(spec.layer_widths, num_classes, "pathway='groups'")
+    if is_ff and spec.normalisation == "group":
+        maps.check_groups(spec.layer_widths, num_classes, "normalisation='group'")
+    if spec.layer == "dense":
+        return None
+    return maps.make(image_shape, spec.kernel, spec.pool, spec.num_layers)
 
 
 def check_fields(spec: RunSpec) -> None:
@@ -291,6 +346,12 @@ def _canonical(spec: RunSpec) -> RunSpec:
         elif getattr(spec, field) is None:
             changes[field] = definition.defaults[name]
     changes["goodness_params"] = _canonical_params(spec, definition)
+    if spec.layer == "conv" and definition.batch is not None:
+        raise UserError(
+            f"layer='conv': must be 'dense' with goodness={spec.goodness!r}, which "
+            "compares the examples of a batch; maps have too many positions for that"
+        )
+    spec = _with_pathway(spec)
     if spec.loss == "softmax" and spec.negatives != "all":
         raise UserError(
             f"negatives={spec.negatives!r}: must be 'all' with loss='softmax', which "
@@ -301,6 +362,38 @@ def _canonical(spec: RunSpec) -> RunSpec:
     if spec.ensemble == "later" and spec.num_layers == 1:
         raise UserError("ensemble='later': needs num_layers >= 2")
     return dataclasses.replace(spec, **changes)
+
+
+# What a loss over groups is: the cross-entropy of the right one among all.
+_OF_GROUPS = {"loss": "softmax", "negatives": "all"}
+
+
+def _with_pathway(spec: RunSpec) -> RunSpec:
+    """Fills in what a pathway implies, and refuses what it cannot have."""
+    if spec.pathway == "standard":
+        if spec.layer == "conv":
+            raise UserError(
+                "layer='conv': must be 'dense' with pathway='standard', whose label is "
+                "a part of the input; ffcl and groups have convolutions"
+            )
+        if spec.normalisation not in ("l2", "rms"):
+            raise UserError(
+                f"normalisation={spec.normalisation!r}: must be 'l2' or 'rms' with "
+                "pathway='standard', whose label is a part of the input"
+            )
+    if spec.pathway != "groups":
+        return spec
+    for name, value in _OF_GROUPS.items():
+        if getattr(spec, name) not in (value, DEFAULTS[name]):
+            raise UserError(_not_of_groups(name, getattr(spec, name)))
+    return dataclasses.replace(spec, **_OF_GROUPS)
+
+
+def _not_of_groups(name: str, value: object) -> str:
+    return (
+        f"{name}={value!r}: must be {_OF_GROUPS[name]!r} with pathway='groups', whose "
+        "loss compares the groups of all labels"
+    )
 
 
 def _definition(name: str) -> "Definition":
@@ -337,7 +430,8 @@ def _canonical_params(spec: RunSpec, definition: "Definition") -> str:
 def check_used(spec: RunSpec, given: Mapping[str, Any]) -> None:
     """Raises a UserError for a field that was given although another one rules it out.
 
-    That is a parameter of a function without it, or a size that ``widths`` contradicts.
+    That is a parameter of a function without it, a size that ``widths`` contradicts, a
+    window of a dense layer, or another loss than that of groups.
 
     Args:
       spec: a run in its canonical form.
@@ -350,6 +444,13 @@ def check_used(spec: RunSpec, given: Mapping[str, Any]) -> None:
                 f"{field}={given[field]!r}: does not go with widths={given['widths']}; "
                 "give one of them"
             )
+    for field in ("kernel", "pool"):
+        value = given.get(field, DEFAULTS[field])
+        if spec.layer == "dense" and value and value != DEFAULTS[field]:
+            raise UserError(f"{field}={value!r}: needs layer='conv'")
+    for field, value in _OF_GROUPS.items():
+        if spec.pathway == "groups" and given.get(field, value) != value:
+            raise UserError(_not_of_groups(field, given[field]))
     for field in PARAM_FIELDS.values():
         if given.get(field) is not None and getattr(spec, field) is None:
             raise UserError(
@@ -383,6 +484,7 @@ def cell_id(spec: RunSpec) -> str:
     parts += [f"p{spec.p}"] if spec.p is not None else []
     parts += [spec.goodness_params]
     parts += [spec.activation, "gate" if spec.norm_gate else ""]
+    parts += ["conv" if spec.layer == "conv" else ""]
     parts += [spec.size, f"e{spec.epochs}", digest[:8]]
     clean = [re.sub(r"[^A-Za-z0-9_.]+", "_", part)[:48] for part in parts]
     return "-".join(part for part in clean if part)

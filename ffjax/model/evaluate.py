@@ -42,17 +42,22 @@ def label_scores(
     for index, weights in enumerate(params):
         features, activity = pathway.run_layer(arch, index, weights, x, label, gate_on)
         measured.append(activity)
-        x = arch.normalise(features)
+        x = arch.pass_on(index, features)
     return _scores(arch, goodness_states, measured)
 
 
 def _scores(
     arch: Architecture, goodness_states: Sequence[State], measured: list[jax.Array]
 ) -> jax.Array:
+    """Goodness of each layer's activations and of all together, (L + 1, ...)."""
     parts = zip(measured, goodness_states, strict=True)
-    scores = [arch.goodness(activity, state) for activity, state in parts]
+    scores = [
+        pathway.measure(arch, pathway.arrange(arch, activity), state)
+        for activity, state in parts
+    ]
     state = arch.goodness.combine(list(goodness_states))
-    scores.append(arch.goodness(jnp.concatenate(measured, axis=-1), state))
+    sized = [pathway.arrange(arch, h) for h in pathway.same_size(arch, measured)]
+    scores.append(pathway.measure(arch, jnp.concatenate(sized, axis=-1), state))
     return jnp.stack(scores)
 
 
@@ -65,6 +70,8 @@ def score_images(
     gate_on: jax.Array | None = None,
 ) -> jax.Array:
     """Goodness of images (N, D) under every label: (N, L + 1, C), see ``label_scores``.
+
+    Maps of different sizes are averaged down to the smallest for their concatenation.
 
     What does not depend on the label is computed once. The rest is vmapped over labels
     where it holds matrix products. Where labels only shift the features, all of them
@@ -82,11 +89,17 @@ def score_images(
 
             return jax.vmap(under, out_axes=-1)(labels)
         features = pathway.label_free_features(arch, params, x, gate_on)
+        if arch.by_group:
+            return _scores(arch, goodness_states, features)
         if arch.goodness.shifted is not None:
             shifts = [weights["label_kernel"] for weights in params]
-            features.append(jnp.concatenate(features, axis=-1))
+            sized = pathway.same_size(arch, features)
+            features.append(jnp.concatenate(sized, axis=-1))
             shifts.append(jnp.concatenate(shifts, axis=-1))
-            return jnp.stack(list(map(arch.goodness.shifted, features, shifts)))
+            found = list(map(arch.goodness.shifted, features, shifts))
+            if arch.maps is not None:  # (P, C) of each
+                found = [jnp.mean(values, axis=0) for values in found]
+            return jnp.stack(found)
 
         def with_label(label):
             measured = [
@@ -106,6 +119,7 @@ ENSEMBLES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "later": lambda scores: scores[:, 1:-1].sum(
         axis=1
     ),  # layers but the first (Hinton)
+    "last": lambda scores: scores[:, -2],  # where depth pays, as in convolutions
 }
 
 

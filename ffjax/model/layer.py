@@ -1,4 +1,4 @@
-"""One Forward-Forward layer: dense, activation, norm gate, and where its label is."""
+"""One Forward-Forward layer: product, activation, norm gate, and where its label is."""
 
 import math
 from collections.abc import Callable
@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from ffjax.model import normalise, product
+from ffjax.model import convolve, normalise, product
+from ffjax.model.maps import Shape
 
 Activation = Callable[[jax.Array], jax.Array]
 
@@ -51,6 +52,11 @@ class Layer(nn.Module):
     Where norm_gate is None, a number says whether there is a gate, so that layers with
     and without it can share a program.
 
+    With ``reads`` the layer is a convolution: x is a map of that shape as a row, and
+    the same happens at each of its P positions, with the window around it in place of
+    x. Activations (LN-GELU's mean, too), the gate and the label's shift are those of
+    the channels at a position.
+
     Weights and biases start uniform in +-1/sqrt(fan_in), W_label in +-1/sqrt(classes).
     """
 
@@ -60,6 +66,8 @@ class Layer(nn.Module):
     label_site: LabelSite
     num_classes: int
     precision: product.Precision = "float32"
+    reads: Shape | None = None
+    kernel: int = 0
 
     @nn.compact
     def __call__(
@@ -75,9 +83,11 @@ class Layer(nn.Module):
 
         Returns:
           What goes on to the next layer, and what goodness is measured on: (..., W),
-          with K in front where it depends on the label.
+          with K in front where it depends on the label; (..., P, W) of a convolution.
         """
         is_alone = x.ndim == 1
+        if self.reads is not None:
+            x = convolve.windows(x, self.reads, self.kernel)
         if self.label_site == "input":
             x, amplitude = x[..., :-1], x[..., -1:].astype(jnp.float32)
             fan_in = x.shape[-1] + self.num_classes
@@ -91,7 +101,10 @@ class Layer(nn.Module):
         elif self.norm_gate:
             h = gate(h)
         if self.label_site == "output":
-            return h, _add(h, self._shift(label, self.num_classes, is_alone))
+            shift = self._shift(label, self.num_classes, is_alone)
+            if self.reads is not None:  # the same at every position
+                shift = jnp.expand_dims(shift, -2)
+            return h, _add(h, shift)
         return h, h
 
     def _dense(self, x: jax.Array, fan_in: int) -> jax.Array:

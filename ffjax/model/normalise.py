@@ -28,3 +28,20 @@ def layer_norm(x: jax.Array, eps: float = 1e-5) -> jax.Array:
     centred = centre(x)
     variance = jnp.mean(centred * centred, axis=-1, keepdims=True)
     return centred * jax.lax.rsqrt(variance + eps)
+
+
+def group_norm(
+    x: jax.Array, num_groups: int, channels: int, eps: float = 1e-5
+) -> jax.Array:
+    """``layer_norm`` of each group of channels alone, over all positions.
+
+    Args:
+      x: rows (..., P * channels): the channels at each of P >= 1 positions.
+      num_groups: how many, of equal size, group after group.
+      channels: at a position; the units of a dense layer, which has a single position.
+      eps: added to the variance.
+    """
+    split = x.reshape(*x.shape[:-1], -1, num_groups, channels // num_groups)
+    centred = split - jnp.mean(split, axis=(-3, -1), keepdims=True)
+    variance = jnp.mean(centred * centred, axis=(-3, -1), keepdims=True)
+    return (centred * jax.lax.rsqrt(variance + eps)).reshape(x.shape)

@@ -19,7 +19,7 @@ from safetensors import numpy as safetensors_numpy
 
 from ffjax import goodness
 from ffjax.errors import UserError, shown
-from ffjax.model import layer, pathway
+from ffjax.model import layer, maps, pathway
 from ffjax.model.pathway import Architecture
 from ffjax.model.product import Precision
 from ffjax.network.arrays import Label
@@ -32,6 +32,9 @@ _OLD_FORMAT = "ffjax-network-1"
 
 _Size = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 _Positive = Annotated[float, msgspec.Meta(gt=0, le=1e30)]
+_Pathway = Literal["standard", "ffcl", "groups"]
+_Normalisation = Literal["l2", "rms", "layer", "group"]
+_Ensemble = Literal["all", "later", "last"]
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +60,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 class _Header(Facts, frozen=True, kw_only=True):
     """A file's description of its network."""
 
-    pathway: Literal["standard", "ffcl"]
+    pathway: _Pathway
     goodness: str
     goodness_params: dict[str, bool | int | float | str]
     module: str = ""  # of a goodness function of one's own
@@ -68,9 +71,11 @@ class _Header(Facts, frozen=True, kw_only=True):
     num_classes: Annotated[int, msgspec.Meta(ge=2, le=2**31 - 1)]
     label_scale: _Positive
     # Older files are from before these.
-    normalisation: Literal["l2", "rms"] = "l2"
-    ensemble: Literal["all", "later"] = "all"
+    normalisation: _Normalisation = "l2"
+    ensemble: _Ensemble = "all"
     precision: Literal["float32", "tensorfloat32", "bfloat16"] = "float32"
+    kernel: Annotated[int, msgspec.Meta(ge=0, le=99)] = 0  # 0: layers are dense
+    pool: tuple[Literal[0, 1], ...] = ()
 
 
 class Parts(NamedTuple):
@@ -102,7 +107,7 @@ def header(parts: Parts) -> bytes:
             **msgspec.structs.asdict(parts.facts),
             module=module,
             source=goodness.source_hash(definition) or "",
-            pathway=cast(Literal["standard", "ffcl"], arch.pathway),
+            pathway=cast(_Pathway, arch.pathway),
             goodness=definition.name,
             goodness_params=dict(arch.goodness.params),
             activation=arch.activation,
@@ -110,9 +115,11 @@ def header(parts: Parts) -> bytes:
             widths=arch.widths,
             num_classes=arch.num_classes,
             label_scale=arch.label_scale,
-            normalisation=cast(Literal["l2", "rms"], arch.normalisation),
-            ensemble=cast(Literal["all", "later"], arch.ensemble),
+            normalisation=cast(_Normalisation, arch.normalisation),
+            ensemble=cast(_Ensemble, arch.ensemble),
             precision=arch.precision,
+            kernel=arch.maps.kernel if arch.maps else 0,
+            pool=cast(Any, arch.maps.pool if arch.maps else ()),
         )
     )
 
@@ -157,6 +164,8 @@ def _architecture(found: _Header) -> Architecture:
         raise ValueError(f"activation {shown(found.activation)}")
     if found.ensemble == "later" and len(found.widths) == 1:
         raise ValueError("ensemble 'later' of a single layer")
+    for name in {found.pathway, found.normalisation} & {"groups", "group"}:
+        maps.check_groups(found.widths, found.num_classes, name)
     return Architecture(
         pathway=found.pathway,
         goodness=goodness.make(definition, **found.goodness_params),
@@ -168,7 +177,18 @@ def _architecture(found: _Header) -> Architecture:
         normalisation=found.normalisation,
         ensemble=found.ensemble,
         precision=cast(Precision, found.precision),
+        maps=_maps(found),
     )
+
+
+def _maps(found: _Header) -> maps.Maps | None:
+    """The maps of convolutions; a ValueError where there can be none."""
+    if not found.kernel:
+        return None
+    if found.kernel % 2 == 0 or found.pathway == "standard":
+        raise ValueError(f"kernel {found.kernel} with pathway {found.pathway}")
+    count = len(found.widths)
+    return maps.make(found.image_shape, found.kernel, found.pool, count)
 
 
 def _definition(found: _Header) -> goodness.Definition:
@@ -237,7 +257,8 @@ def _check_layers(
             raise ValueError(f"layer {index + 1} has no losses")
         if not all(np.isfinite(leaf).all() for leaf in (*numbers, trained.losses)):
             raise ValueError(f"layer {index + 1} holds numbers that are not finite")
-        width = arch.widths[index]
+        if index + 1 < len(layers):
+            width = arch.row_size(index + 1)
 
 
 def _shapes(params: pathway.Params, state: goodness.State) -> dict[str, str]:

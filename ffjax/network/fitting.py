@@ -135,7 +135,7 @@ def _prepare(
     checked, codes = data.in_order(checked, codes)
     mean, std = arrays.statistics("images", checked)
     flat = arrays.normalise("images", checked, mean, std)
-    arch = build.architecture(spec, len(classes))
+    arch = build.architecture(spec, len(classes), checked.shape[1:])
     names = tuple(map(str, classes))
     blank = Network(arch, (), checked.shape[1:], mean, std, classes, names)
     return _Prepared(spec, blank, flat, codes)

@@ -34,6 +34,7 @@ LABELS = {
     "predictive_coding": "predictive coding",
     "standard": "standard",
     "ffcl": "FFCL",
+    "groups": "groups",
     "relu": "ReLU",
     "gelu": "GELU",
     "swish": "Swish",

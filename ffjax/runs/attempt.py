@@ -15,7 +15,7 @@ import numpy as np
 
 from ffjax import goodness
 from ffjax.config import build
-from ffjax.config.spec import RunSpec
+from ffjax.config.spec import RunSpec, check_shape
 from ffjax.data import Dataset
 from ffjax.errors import UserError
 from ffjax.goodness import own
@@ -57,7 +57,7 @@ def group_size(spec: RunSpec, machine: Machine, wanted: int = 0) -> int:
         return num_devices
     sizes = cost.sizes(spec)
     stored, rest = checks.member_bytes(
-        build.architecture(spec, sizes.classes),
+        build.architecture(spec, sizes.classes, sizes.image_shape),
         build.training(spec),
         (sizes.train, sizes.inputs),
     )
@@ -294,7 +294,7 @@ def _network(
 ) -> Network:
     """The network of a run, for images as its dataset has them."""
     return Network(
-        build.architecture(spec, dataset.num_classes),
+        build.architecture(spec, dataset.num_classes, dataset.image_shape),
         tuple(layers),
         dataset.image_shape,
         dataset.mean,
@@ -402,7 +402,8 @@ def _train_forward_forward(
     trained: Sequence[Sequence[TrainedLayer]],
     watch: _Watch,
 ) -> _Trained:
-    arch = build.architecture(runs[0].spec, dataset.num_classes)
+    spec, shape = runs[0].spec, dataset.image_shape
+    arch = build.architecture(spec, dataset.num_classes, shape)
     members = [
         Member(
             jax.random.key(run.seed),
@@ -440,7 +441,7 @@ def _train_backprop(
     del trained
     (run,) = runs
     _check_backprop_memory(run.spec, dataset, machine)
-    model = build.backprop_network(run.spec, dataset.num_classes)
+    model = build.backprop_network(run.spec, dataset.num_classes, dataset.image_shape)
     whole = backprop.train_network(
         model,
         jax.random.key(run.seed),
@@ -459,8 +460,20 @@ def _check_backprop_memory(spec: RunSpec, dataset: Dataset, machine: Machine) ->
     inputs = dataset.train_images.shape[1]
     widths = [inputs, *spec.layer_widths, dataset.num_classes]
     weights = sum((below + 1) * width for below, width in itertools.pairwise(widths))
+    activations = sum(widths)
+    maps = check_shape(spec, dataset.image_shape, dataset.num_classes)
+    if maps is not None:
+        units, indices = spec.layer_widths, range(spec.num_layers)
+        seen = [maps.fan_in(units, index) for index in indices]
+        places = [maps.makes(units, index).positions for index in indices]
+        weights = sum((n + 1) * width for n, width in zip(seen, units, strict=True))
+        # The windows are kept for the gradient.
+        activations = sum(
+            place * (n + width)
+            for place, n, width in zip(places, seen, units, strict=True)
+        )
     # Weights, their gradients and the two moments of Adam; activations of a batch.
-    numbers = 4 * weights + 2 * spec.batch_size * sum(widths)
+    numbers = 4 * weights + 2 * spec.batch_size * activations
     needed = 4 * (numbers + dataset.train_images.size)
     if needed > machine.memory:
         raise UserError(

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from ffjax import data
 from ffjax.config import Cell, RunSpec
+from ffjax.config.spec import check_shape
 from ffjax.paper import names
 
 # Measured on 2 x86 cores: 117 with ffcl and 135 with standard, in layers of 2000 units
@@ -28,13 +29,25 @@ def flops(spec: RunSpec) -> float:
     size = sizes(spec)
     carries_label = spec.pathway == "standard"
     candidates = size.classes if carries_label else 1
-    widths = spec.layer_widths
-    first = size.inputs * widths[0]
-    later = sum(below * above for below, above in itertools.pairwise(widths))
+    first, *above = layer_products(spec, size)
+    later = sum(above)
     # In the first layer a product forward and one for the weights' gradient.
     step = 2 * (2 * first + _later_products(spec, size.classes) * later)
     look = 2 * (first + candidates * later)
     return float(size.train * (spec.epochs * step + look) + size.test * look)
+
+
+def layer_products(spec: RunSpec, size: "Sizes") -> list[int]:
+    """Multiplications of each layer in a pass of an image."""
+    widths = spec.layer_widths
+    maps = check_shape(spec, size.image_shape, size.classes)
+    if maps is None:
+        below = (size.inputs, *widths)
+        return [one * other for one, other in itertools.pairwise(below)]
+    return [
+        maps.fan_in(widths, index) * maps.makes(widths, index).size
+        for index in range(len(widths))
+    ]
 
 
 def _later_products(spec: RunSpec, num_classes: int) -> int:
@@ -84,6 +97,7 @@ class Sizes(NamedTuple):
     test: int  # images
     inputs: int  # values of an image
     classes: int
+    image_shape: tuple[int, ...]
 
 
 def sizes(spec: RunSpec) -> Sizes:
@@ -102,8 +116,9 @@ def _full_sizes(dataset: str) -> Sizes:
     if known is not None:
         num_inputs = math.prod(known.image_shape)
         classes = len(known.class_names)
-        return Sizes(known.train_size, known.test_size, num_inputs, classes)
+        counts = known.train_size, known.test_size
+        return Sizes(*counts, num_inputs, classes, known.image_shape)
     own = data.load(dataset)  # a user's own file: only its arrays say
     num_inputs = own.train_images.shape[1]
     counts = len(own.train_labels), len(own.test_labels)
-    return Sizes(*counts, num_inputs, own.num_classes)
+    return Sizes(*counts, num_inputs, own.num_classes, own.image_shape)

@@ -146,7 +146,7 @@ def _run_bytes(spec: RunSpec) -> tuple[float, float]:
     """About what a run needs: its layers' inputs, and all the rest with the images."""
     sizes = cost.sizes(spec)
     stored, rest = checks.member_bytes(
-        build.architecture(spec, sizes.classes),
+        build.architecture(spec, sizes.classes, sizes.image_shape),
         build.training(spec),
         (sizes.train, sizes.inputs),
     )

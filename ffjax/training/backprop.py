@@ -1,7 +1,8 @@
 """The reference: the same layers under a softmax head, trained end to end.
 
 Images go in as they are, without a label and without the length normalisation that
-keeps Forward-Forward layers from reading the goodness of the layer below.
+keeps Forward-Forward layers from reading the goodness of the layer below. The head
+reads the units of the last layer; of a convolution, each channel's mean over the map.
 """
 
 import functools
@@ -13,7 +14,8 @@ import numpy as np
 import optax
 from flax import linen as nn
 
-from ffjax.model import layer, product
+from ffjax.model import convolve, layer, product
+from ffjax.model.maps import Maps
 from ffjax.model.pathway import Params
 from ffjax.training.networks import Look, OnEpochs
 from ffjax.training.optimizer import Training, bias_corrections
@@ -39,26 +41,40 @@ class Network(nn.Module):
     norm_gate: bool
     num_classes: int
     precision: product.Precision = "float32"
+    maps: Maps | None = None
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         """The logits of images."""
         no_label = jnp.zeros(x.shape[:-1], jnp.int32)
-        for width in self.widths:
-            x, _ = layer.Layer(
+        for index, width in enumerate(self.widths):
+            h, _ = layer.Layer(
                 width=width,
                 activation=self.activation,
                 norm_gate=self.norm_gate,
                 label_site="none",
                 num_classes=self.num_classes,
                 precision=self.precision,
+                reads=self.maps.reads(self.widths, index) if self.maps else None,
+                kernel=self.maps.kernel if self.maps else 0,
             )(x, no_label)
+            x = self._pass_on(index, h)
         head = nn.Dense(
             self.num_classes,
             kernel_init=_HEAD_INIT,
             precision=jax.lax.Precision.HIGHEST,
         )
         return head(x)
+
+    def _pass_on(self, index: int, h: jax.Array) -> jax.Array:
+        """What the next layer reads, or the head."""
+        if self.maps is None:
+            return h
+        if index == len(self.widths) - 1:
+            return jnp.mean(h, axis=-2)
+        shape = self.maps.makes(self.widths, index)
+        pooled = convolve.pool(h, shape, 1 + self.maps.pool[index])
+        return pooled.reshape(*pooled.shape[:-2], -1)
 
 
 @functools.partial(

@@ -1,6 +1,6 @@
 """What cannot be trained is refused before it starts, with the figure."""
 
-import itertools
+import jax
 
 from ffjax.errors import UserError
 from ffjax.goodness import sanity
@@ -60,7 +60,6 @@ def member_bytes(
       shape: (N, D) of the images.
     """
     num_examples, num_inputs = shape
-    widths = [num_inputs, *arch.widths]
     stored = max(
         (
             pathway.stored_bytes(arch, index, num_examples)
@@ -68,11 +67,17 @@ def member_bytes(
         ),
         default=0,
     )
+    if arch.maps is None:
+        below = [num_inputs, *arch.widths[:-1]]
+        activations = 16 * training.batch_size * max(arch.widths)
+    else:
+        indices = range(len(arch.widths))
+        below = [arch.maps.fan_in(arch.widths, index) for index in indices]
+        activations = 4 * training.batch_size * max(map(arch.step_size, indices))
     sizes = [
-        (below + arch.num_classes + 1) * width
-        for below, width in itertools.pairwise(widths)
+        (fan_in + arch.num_classes + 1) * width
+        for fan_in, width in zip(below, arch.widths, strict=True)
     ]
-    activations = 16 * training.batch_size * max(arch.widths)
     return stored, 4 * (sum(sizes) + 3 * max(sizes) + activations)
 
 
@@ -92,10 +97,21 @@ def check_memory(
 
 
 def check_goodness(arch: Architecture) -> None:
-    """Raises a UserError for a function of one's own that cannot be learned with."""
+    """Raises a UserError for a function that cannot be learned with.
+
+    That is one of one's own that gives no gradient, or one with a state for each unit
+    where a unit is a channel at a position: maps of other sizes have other units.
+    """
+    width = arch.measured_width(0)
+    states = jax.tree.leaves(jax.eval_shape(lambda: arch.goodness.init(width)))
+    if arch.maps is not None and arch.by_group and any(leaf.ndim for leaf in states):
+        raise UserError(
+            f"goodness={arch.goodness.definition.name!r}: has a state for each unit, "
+            "which groups of maps cannot have; take pathway='ffcl' or layer='dense'"
+        )
     if arch.goodness.definition.is_built_in:
         return
     activate = ACTIVATIONS[arch.activation]
-    complaint = sanity.problem(arch.goodness, arch.widths[0], activate)
+    complaint = sanity.problem(arch.goodness, width, activate)
     if complaint is not None:
         raise UserError(complaint)

@@ -145,7 +145,7 @@ class Objective:
 
         Args:
           scores: (1 + K, B), goodness under the labels of ``choose``.
-          measured: (1 + K, B, W), what it was measured on.
+          measured: (1 + K, B, ..., W), what it was measured on.
           threshold: tau.
         """
         scores, threshold = self.scale * scores, self.scale * threshold
@@ -157,6 +157,8 @@ class Objective:
 
 def peer_penalty(h: jax.Array) -> jax.Array:
     """The variance over units of their mean activation on positive examples (B, W).
+
+    Of a map (B, P, W), a unit at a position counts as a unit.
 
     Peer normalisation: Hinton's code for "The Forward-Forward Algorithm"
     (arXiv:2212.13345) pulls the mean activity of each unit towards that of its layer,

@@ -120,8 +120,7 @@ def layer_loss(
       program: which layer, and its loss.
     """
     arch, index = program.arch, program.index
-    positive = np.zeros(labels.shape, bool)
-    positive[0] = True
+    positive = pathway.positives(arch, labels)
     scores, measured = pathway.score(
         arch, index, params, goodness_state, x, labels, hyper.gate_on, positive
     )
@@ -260,7 +259,7 @@ def init_layer(
         key, jnp.zeros((width,)), jnp.zeros((), jnp.int32)
     )
     params = variables["params"]
-    goodness_state = arch.goodness.init(arch.widths[index])
+    goodness_state = arch.goodness.init(arch.measured_width(index))
     return LayerState(params, training.optimizer.init(params), goodness_state)
 
 

@@ -16,7 +16,7 @@ BUILT = [name for name in OTHER if name not in OF_DATA | {"trainer"}]
 
 
 def built(run):
-    return build.architecture(run, 10), build.training(run)
+    return build.architecture(run, 10, (28, 28)), build.training(run)
 
 
 def test_the_defaults_of_a_training_are_those_of_a_run():
@@ -39,12 +39,14 @@ def test_every_field_changes_what_is_built(name):
     assert built(make_spec(**OTHER[name])) != built(make_spec(**without(name)))
 
 
-@pytest.mark.parametrize("name", ["width", "num_layers", "activation", "norm_gate"])
+@pytest.mark.parametrize(
+    "name", ["width", "num_layers", "activation", "norm_gate", "layer"]
+)
 def test_the_network_of_backpropagation(name):
     plain = build.backprop_network(make_spec(trainer="backprop"), 10)
     assert (plain.widths, plain.num_classes) == ((2000,) * 4, 10)
     run = make_spec(trainer="backprop", **OTHER[name])
-    assert build.backprop_network(run, 10) != plain
+    assert build.backprop_network(run, 10, (28, 28)) != plain
 
 
 def test_parameters_reach_the_goodness_function():

@@ -250,3 +250,37 @@ def test_two_files_of_one_name_are_refused(tmp_path):
         config.expand(gridded({"dataset": one}, {"dataset": other}))
     twice = str(tmp_path / "b" / ".." / "a" / "mine.npz")
     assert len(config.expand(gridded({"dataset": one}, {"dataset": twice}))) == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (
+            {"layer": "conv", "pool": (1, 1, 1, 0)},
+            "pool=.*: the map of layer 3 is 7 x 7",
+        ),
+        ({"layer": "conv", "kernel": 31}, r"kernel=31: .* images \(28 x 28\)"),
+        ({"pathway": "groups", "width": 2001}, "width=2001: must be a multiple"),
+    ],
+)
+def test_layers_that_do_not_go_with_a_known_dataset(fields, message):
+    """They are refused before anything runs, alone and in a grid."""
+    flat = config.default()
+    with pytest.raises(UserError, match=message):
+        config.expand(flat, fields)
+    with pytest.raises(UserError, match=message):
+        config.expand(gridded(fields))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"pool": (1, 0, 0, 0)}, r"pool=\(1, 0, 0, 0\): needs layer='conv'"),
+        ({"kernel": 5}, "kernel=5: needs layer='conv'"),
+        ({"pathway": "groups", "loss": "softplus"}, "loss='softplus': must be"),
+        ({"pathway": "groups", "negatives": "random"}, "negatives='random': must be"),
+    ],
+)
+def test_what_a_layer_does_not_use_is_refused_by_hand(given, message):
+    with pytest.raises(UserError, match=message):
+        config.expand(config.default(), given)

@@ -388,3 +388,73 @@ def test_widths_and_another_size_contradict_each_other():
     spec.check_used(run, {"widths": (30, 20), "num_layers": 2, "width": 30})
     with pytest.raises(UserError, match=r"num_layers=3: does not go with widths"):
         spec.check_used(run, {"widths": (30, 20), "num_layers": 3})
+
+
+# --- Convolutions and groups ----------------------------------------------------------
+
+
+def test_groups_imply_their_loss():
+    run = make_spec(pathway="groups", threshold=3.0, loss_scale=2.0)
+    assert (run.loss, run.negatives, run.loss_scale) == ("softmax", "all", 2.0)
+    assert run == make_spec(
+        pathway="groups", loss="softmax", negatives="all", loss_scale=2.0
+    )
+    with pytest.raises(UserError, match="loss='softplus': must be 'softmax' with path"):
+        spec.check_used(run, {"loss": "softplus"})
+    spec.check_used(run, {"loss": "softmax", "negatives": "all"})
+
+
+def test_no_pooling_and_no_window_are_said_in_a_single_way():
+    conv = make_spec(layer="conv", num_layers=2)
+    assert conv == make_spec(layer="conv", num_layers=2, pool=(0, 0))
+    assert conv == make_spec(layer="conv", num_layers=2, pool=[0, 0])
+    assert conv != make_spec(layer="conv", num_layers=2, pool=(0, 1))
+    assert make_spec(kernel=5, pool=(1,)) == make_spec()
+    assert "-conv-2x2000-" in spec.cell_id(conv)
+    both = [make_spec(layer="conv", pool=pool) for pool in ((1, 0, 0, 0), (0, 0, 0, 1))]
+    assert spec.cell_id(both[0]) != spec.cell_id(both[1])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"kernel": 2}, "kernel=2: must be an odd integer from 1 to 99"),
+        ({"pool": (2, 0)}, r"pool=\(2, 0\): must be 0 or 1 for each layer"),
+        ({"pool": (True, 0)}, "pool=.*: must be 0 or 1 for each layer"),
+        ({"layer": "x"}, "layer='x': must be one of dense, conv"),
+        ({"layer": "conv", "pool": (1, 1)}, "has 2 entries for 4 layers"),
+        (
+            {"layer": "conv", "pathway": "standard"},
+            "layer='conv': must be 'dense' with",
+        ),
+        (
+            {"pathway": "standard", "normalisation": "layer"},
+            "normalisation='layer': must be 'l2' or 'rms' with pathway='standard'",
+        ),
+        ({"pathway": "groups", "loss": "symba"}, "loss='symba': must be 'softmax'"),
+        ({"pathway": "groups", "negatives": "hard"}, "negatives='hard': must be 'all'"),
+        ({"layer": "conv", "goodness": "info_nce"}, "compares the examples of a batch"),
+    ],
+)
+def test_layers_that_cannot_be(changes, message):
+    with pytest.raises(UserError, match=message) as caught:
+        make_spec(**changes)
+    assert "\n" not in str(caught.value)
+
+
+def test_shapes_are_checked_against_the_images():
+    run = make_spec(layer="conv", pathway="groups", widths=(20, 30), pool=(1, 1))
+    maps = spec.check_shape(run, (28, 28), 10)
+    assert maps is not None
+    assert maps.makes(run.layer_widths, 1) == (14, 14, 30)
+    for shape, classes, message in (
+        ((784,), 10, r"shape \(784,\)"),
+        ((30, 30), 10, "the map of layer 2 is 15 x 15"),
+        ((28, 28), 7, r"width=20: must be a multiple of the number of classes \(7\)"),
+    ):
+        with pytest.raises(UserError, match=message):
+            spec.check_shape(run, shape, classes)
+    hidden = make_spec(normalisation="group", width=2001)
+    with pytest.raises(UserError, match=r"width=2001: .* with normalisation='group'"):
+        spec.check_shape(hidden, (28, 28), 10)
+    assert spec.check_shape(make_spec(trainer="backprop"), (), 7) is None

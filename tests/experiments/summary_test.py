@@ -40,6 +40,7 @@ def test_the_tables_of_a_readme_are_those_of_the_records(page: pathlib.Path):
 def test_every_experiment_with_a_table_shows_it():
     declared = {path.parent.name for path in tables.FOLDER.glob("*/table.py")}
     assert declared == {
+        "conv",
         "fast",
         "full",
         "functions",

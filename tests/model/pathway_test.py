@@ -13,6 +13,7 @@ from small_networks import architecture
 from ffjax.model import normalise, pathway
 
 CLASSES = 3
+LABELLED = ("standard", "ffcl")  # groups have tests of their own
 
 
 def network(name, **changes):
@@ -42,7 +43,7 @@ def test_label_at_the_input_is_the_product_with_the_concatenation(rng):
     chex.assert_trees_all_equal(features, measured)
 
 
-@pytest.mark.parametrize("name", pathway.PATHWAYS)
+@pytest.mark.parametrize("name", LABELLED)
 def test_encoded_images_have_unit_norm(rng, name):
     images = 30 * rng.normal(size=(6, 12)).astype(np.float32)
     x = pathway.encode(network(name), jnp.asarray(images))
@@ -50,7 +51,7 @@ def test_encoded_images_have_unit_norm(rng, name):
     assert x.shape == (6, 13 if name == "standard" else 12)
 
 
-@pytest.mark.parametrize("name", pathway.PATHWAYS)
+@pytest.mark.parametrize("name", LABELLED)
 def test_rms_normalised_inputs_have_a_mean_square_of_1(rng, name):
     arch = network(name, normalisation="rms")
     params = init(arch.layer(0), 13 if name == "standard" else 12)
@@ -60,7 +61,7 @@ def test_rms_normalised_inputs_have_a_mean_square_of_1(rng, name):
     np.testing.assert_allclose(jnp.mean(x * x, axis=-1), 1, rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", pathway.PATHWAYS)
+@pytest.mark.parametrize("name", LABELLED)
 def test_many_labels_equal_one_at_a_time(rng, name):
     arch = network(name)
     x = pathway.encode(arch, jnp.asarray(rng.normal(size=(4, 12)), jnp.float32))
@@ -75,7 +76,7 @@ def test_many_labels_equal_one_at_a_time(rng, name):
             np.testing.assert_allclose(features, single_features, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", pathway.PATHWAYS)
+@pytest.mark.parametrize("name", LABELLED)
 def test_advance_gives_the_next_inputs_of_every_example(rng, name, monkeypatch):
     arch = network(name)
     # 7 examples in chunks of 3: the last chunk is not full.
@@ -91,7 +92,7 @@ def test_advance_gives_the_next_inputs_of_every_example(rng, name, monkeypatch):
     assert found.nbytes == pathway.stored_bytes(arch, 1, 7)
 
 
-@pytest.mark.parametrize("name", pathway.PATHWAYS)
+@pytest.mark.parametrize("name", LABELLED)
 def test_propagation_is_advance_at_the_labels(rng, name):
     arch = network(name)
     x = pathway.encode(arch, jnp.asarray(rng.normal(size=(7, 12)), jnp.float32))
@@ -105,7 +106,7 @@ def test_propagation_is_advance_at_the_labels(rng, name):
     assert pathway.input_width(arch, [], x) == x.shape[-1]
 
 
-@pytest.mark.parametrize("name", pathway.PATHWAYS)
+@pytest.mark.parametrize("name", LABELLED)
 def test_scores_of_many_labels_are_those_of_each(rng, name):
     """Also where the goodness function has a way to all of them at once."""
     arch = network(name)

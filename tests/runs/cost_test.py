@@ -75,3 +75,13 @@ def test_description(seeds, expected):
     assert text.startswith(expected)
     assert re.search(r"about [\d.]+ GPU-\w+ on one A100, or [\d.]+ \w+ on 2", text)
     assert "\n" not in text
+
+
+def test_convolutions():
+    fields = {"dataset": "mnist", "layer": "conv", "widths": (20, 30), "pool": (1, 0)}
+    first, later = 28 * 28 * 9 * 20, 14 * 14 * 9 * 20 * 30
+    spec = config.make_spec(**fields)
+    assert cost.layer_products(spec, cost.sizes(spec)) == [first, later]
+    expected = 60000 * (3 * 4 * (first + later)) + 70000 * 2 * (first + later)
+    for pathway in ("ffcl", "groups"):
+        assert _flops(**fields, epochs=3, pathway=pathway) == expected

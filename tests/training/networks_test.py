@@ -112,6 +112,8 @@ def test_the_program_of_a_group_of_one_is_the_plain_one(name, index):
         ("standard", 1): (205, 4, 64),
         ("ffcl", 0): (205, first),
         ("ffcl", 1): (205, 64),
+        ("groups", 0): (205, first),
+        ("groups", 1): (205, 64),
     }[name, index]
     of = Program.of(arch, index, TRAINING, has_lower=False)
     key = jax.random.key(0)

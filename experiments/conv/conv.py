@@ -1,0 +1,112 @@
+r"""Convolutional Forward-Forward networks: which goodness is best, and how good it is.
+
+    python -m ffjax.main --config=experiments/conv/conv.py:compare \
+        --workdir=experiments/conv/compare --config.data_dir=DIR
+    python -m ffjax.main --config=experiments/conv/conv.py:best,backprop \
+        --workdir=experiments/conv --config.data_dir=DIR
+
+Every layer is a convolution of 3 x 3 that learns by itself, after those below it: a
+cross-entropy over the goodness of the labels, no gradient between layers, no
+augmentation.
+
+``compare`` trains six functions on both pathways with 8,000 images of CIFAR-10, at
+three learning rates each, and judges them by 2,000 others. ``best`` trains the networks
+chosen so on whole training sets, with three seeds; ``backprop``, the same networks end
+to end. A dataset can be chosen: ``--config.dataset=mnist``.
+"""
+
+from ffjax import config
+
+# What all networks share.
+CONV = {
+    "layer": "conv",
+    "batch_size": 128,
+    "schedule": "cosine",
+    "precision": "bfloat16",
+    "ensemble": "last",  # depth pays here
+}
+# Goodness of each label's channels, over all positions; the mean and the variance of
+# every group are hidden from the next layer.
+GROUPS = {
+    **CONV,
+    "pathway": "groups",
+    "activation": "relu",
+    "normalisation": "group",
+}
+# Goodness of the channels at a position, shifted by the label; mean over positions.
+FFCL = {
+    **CONV,
+    "pathway": "ffcl",
+    "activation": "gelu",
+    "normalisation": "layer",
+    "negatives": "all",
+    "loss": "softmax",
+}
+
+# Energy, selection and shape. Functions differ in the scale of their gradient, so that
+# each has its choice of learning rates.
+FUNCTIONS = ("mean", "sos", "topk", "entmax", "burstiness", "moment")
+RATES = {"groups": (0.01, 0.03, 0.08), "ffcl": (0.001, 0.003, 0.01)}
+
+COMPARE = tuple(
+    {
+        **fields,
+        "dataset": "cifar10",
+        "widths": (60, 120, 240),
+        "pool": (1, 1, 0),
+        "epochs": 6,
+        "train_limit": 10000,
+        "valid_fraction": 0.2,
+        "goodness": goodness,
+        "learning_rate": rate,
+    }
+    for fields in (GROUPS, FFCL)
+    for goodness in FUNCTIONS
+    for rate in RATES[str(fields["pathway"])]
+)
+
+# The network of each dataset, with what was chosen on validation images.
+NETWORKS = {
+    "cifar10": {"widths": (120, 240, 480, 480), "pool": (1, 1, 0, 0), "epochs": 24},
+    "fashion_mnist": {
+        "widths": (60, 120, 240, 240),
+        "pool": (1, 1, 0, 0),
+        "epochs": 24,
+    },
+    "mnist": {"widths": (60, 120, 240), "pool": (1, 1, 0), "epochs": 12},
+}
+SEEDS = (42, 43, 44)
+BEST = tuple(
+    {
+        **GROUPS,
+        **size,
+        "dataset": dataset,
+        "goodness": "mean",
+        "learning_rate": 0.02,
+        "dropout": 0.1,
+        "seeds": SEEDS,
+    }
+    for dataset, size in NETWORKS.items()
+)
+BACKPROP = tuple(
+    {
+        "trainer": "backprop",
+        "layer": "conv",
+        **size,
+        "dataset": dataset,
+        "activation": "relu",
+        "batch_size": 128,
+        "learning_rate": 1e-3,
+        "schedule": "cosine",
+        "precision": "bfloat16",
+        "seeds": SEEDS,
+    }
+    for dataset, size in NETWORKS.items()
+)
+
+SECTIONS = {"best": BEST, "backprop": BACKPROP, "compare": COMPARE}
+
+
+def get_config(section: str | None = None):
+    """The networks chosen and backpropagation, or a section."""
+    return config.grid(SECTIONS, section, apart=("compare",))

@@ -1,0 +1,45 @@
+"""The tables of convolutions: functions by validation, networks by the test set."""
+
+import pathlib
+
+from experiments import tables
+from experiments.conv import conv
+from experiments.tables import Entry
+from ffjax import config
+from ffjax.config import RunSpec
+from ffjax.paper import names
+
+
+def compared(folder: str | pathlib.Path = "conv/compare") -> list[Entry]:
+    """Of each function and pathway the learning rate that is best in validation."""
+    cells = config.expand(conv.get_config("compare"))
+    best: dict[tuple[str, str], Entry] = {}
+    for entry in tables.entries(cells, folder, "accuracy_valid"):
+        key = entry.spec.pathway, entry.spec.goodness
+        if key not in best or entry.mean > best[key].mean:
+            best[key] = entry
+    return sorted(best.values(), key=lambda entry: -entry.mean)
+
+
+def compare(folder: str | pathlib.Path = "conv/compare") -> str:
+    """The functions as rows, the pathways as columns, on validation images."""
+    return tables.pivot(
+        compared(folder),
+        "goodness",
+        names.goodness,
+        lambda spec: names.label(spec.pathway),
+        "validation accuracy in %",
+    )
+
+
+def _row(spec: RunSpec) -> str:
+    return f"{names.method(spec)}, {'-'.join(map(str, spec.layer_widths))} channels"
+
+
+def best(folder: str | pathlib.Path = "conv") -> str:
+    """The networks chosen, and the same trained by backpropagation."""
+    shown = tables.entries(config.expand(conv.get_config()), folder)
+    return tables.pivot(shown, "network", _row, tables.dataset)
+
+
+TABLES = {"compare": compare, "best": best}
