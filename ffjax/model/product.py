@@ -10,6 +10,7 @@ from typing import Literal
 
 import jax
 import jax.numpy as jnp
+from jax.experimental.layout import Layout, with_layout_constraint
 
 Precision = Literal["float32", "tensorfloat32", "bfloat16"]
 
@@ -39,13 +40,25 @@ def multiply(x: jax.Array, y: jax.Array, precision: str = "float32") -> jax.Arra
     )
 
 
+def gather(table: jax.Array, *index: jax.Array) -> jax.Array:
+    """``table[index]``; of kept inputs that are bfloat16, too.
+
+    XLA has no gather of bfloat16 on a CPU: it would convert the whole table to float32
+    first, three times its memory. So the bits are gathered.
+    """
+    if table.dtype != jnp.bfloat16:
+        return table[index]
+    bits = jax.lax.bitcast_convert_type(table, jnp.uint16)
+    return jax.lax.bitcast_convert_type(bits[index], jnp.bfloat16)
+
+
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
 def dense(x: jax.Array, kernel: jax.Array, precision: str) -> jax.Array:
     """x @ kernel, with a gradient that is as fast as the product itself on a CPU.
 
     For x' g XLA's product reads x against the grain, which costs a fifth of its speed
-    on a CPU. A transposed copy costs a fiftieth; the barrier keeps XLA from undoing it.
-    A GPU's products read either way.
+    on a CPU, and for bfloat16 XLA even multiplies in float32 then. A transposed copy
+    costs a fiftieth; XLA is kept from undoing it. A GPU's products read either way.
     """
     return multiply(x, kernel, precision)
 
@@ -58,10 +71,18 @@ def _dense_backward(precision, saved, g):
     x, kernel = saved
     rows = x.reshape(-1, x.shape[-1])
     columns = jax.lax.platform_dependent(
-        rows.T, cpu=jax.lax.optimization_barrier, default=lambda columns: columns
+        rows.T, cpu=_copy_transposed, default=lambda columns: columns
     )
     down = multiply(g, kernel.T, precision).astype(x.dtype)
     return down, multiply(columns, g.reshape(-1, g.shape[-1]), precision)
+
+
+def _copy_transposed(columns: jax.Array) -> jax.Array:
+    if columns.dtype == jnp.bfloat16:
+        # Behind a barrier, too, XLA would take it for an operand that it can only
+        # multiply in float32.
+        return with_layout_constraint(columns, Layout((0, 1)))
+    return jax.lax.optimization_barrier(columns)
 
 
 dense.defvjp(_dense_forward, _dense_backward)

@@ -17,7 +17,7 @@ import optax
 from flax import struct
 
 from ffjax.goodness import State
-from ffjax.model import pathway
+from ffjax.model import pathway, product
 from ffjax.model.pathway import Architecture, Params
 from ffjax.training.optimizer import Training, bias_corrections
 
@@ -224,7 +224,8 @@ def _inputs_under(
       candidates: (K, B).
     """
     arch, inputs = program.arch, examples.inputs
-    x = inputs[rows[None], candidates] if inputs.ndim == 3 else inputs[rows]
+    index = (rows[None], candidates) if inputs.ndim == 3 else (rows,)
+    x = product.gather(inputs, *index)
     x = pathway.propagate(arch, examples.lower, x, candidates, hyper.gate_on)
     if step_key is None:
         return x

@@ -1,5 +1,6 @@
 """Matrix products: their gradients, and how far a precision is from float32."""
 
+import re
 from typing import get_args
 
 import chex
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from ffjax.model import product
+from ffjax.training import machine
 
 
 @pytest.mark.parametrize("shape", [(7, 5), (3, 7, 5), (5,)])
@@ -64,3 +66,34 @@ def test_inputs_are_kept_in_the_type_of_the_operands():
     assert product.storage_type("float32") == jnp.float32
     assert product.storage_type("tensorfloat32") == jnp.float32
     assert product.storage_type("bfloat16") == jnp.bfloat16
+
+
+@pytest.mark.skipif(
+    bool(machine.precision_note("bfloat16", machine.here())),
+    reason="the processor has no instructions for bfloat16",
+)
+@pytest.mark.parametrize("leading", [(64,), (2, 32)])
+def test_a_cpu_multiplies_bfloat16_for_the_gradient_as_well(leading):
+    def loss(kernel, x):
+        return jnp.sum(jnp.sin(product.dense(x, kernel, "bfloat16")))
+
+    kernel = jnp.ones((256, 128))
+    x = jnp.ones((*leading, 256), jnp.bfloat16)
+    text = jax.jit(jax.grad(loss)).lower(kernel, x).compile().as_text()
+    operands = re.findall(r" dot\(%([\w.\-]+), %([\w.\-]+)\)", text)
+    assert len(operands) == 2  # x W and x' g
+    for name in (name for pair in operands for name in pair):
+        assert re.search(rf"%{re.escape(name)} = (\w+)\[", text)[1] == "bf16"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_rows_are_gathered_without_a_copy_of_the_table(rng, dtype):
+    table = jnp.asarray(rng.normal(size=(40, 3, 7)), dtype)
+    rows, columns = jnp.asarray([[5, 0, 39]]), jnp.asarray([[2, 0, 1], [1, 1, 1]])
+    gather = jax.jit(product.gather)
+    found = gather(table, rows, columns)
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(found, np.asarray(table)[rows, columns])
+    text = gather.lower(table, rows, columns).compile().as_text()
+    kinds = set(re.findall(r"\b(\w+)\[40,3,7\]", text))
+    assert kinds == ({"f32"} if dtype == "float32" else {"bf16", "u16"})
