@@ -400,7 +400,32 @@ def advance(
         features, _ = run_layer(arch, index, params, x, candidates, gate_on)
         return arch.pass_on(index, features)
 
-    return jax.lax.map(one_example, inputs, batch_size=chunk_size(arch))
+    return _map_in_place(jax.vmap(one_example), inputs, chunk_size(arch))
+
+
+def _map_in_place(
+    function: Callable[[jax.Array], jax.Array], inputs: jax.Array, size: int
+) -> jax.Array:
+    """A function of examples, chunk by chunk, each written where it belongs.
+
+    ``jax.lax.map`` would cut off a last, shorter chunk and join it to the others: a
+    copy of all inputs before, and one of all outputs after.
+    """
+    num_whole, rest = divmod(len(inputs), size)
+
+    def write(index: jax.Array, outputs: jax.Array) -> jax.Array:
+        chunk = jax.lax.dynamic_slice_in_dim(inputs, index * size, size)
+        return jax.lax.dynamic_update_slice_in_dim(
+            outputs, function(chunk), index * size, axis=0
+        )
+
+    shape = jax.eval_shape(function, inputs)
+    outputs = jnp.zeros(shape.shape, shape.dtype)
+    if num_whole:
+        outputs = jax.lax.fori_loop(0, num_whole, write, outputs)
+    if rest:
+        outputs = outputs.at[-rest:].set(function(inputs[-rest:]))
+    return outputs
 
 
 def chunk_size(arch: Architecture) -> int:
