@@ -17,9 +17,33 @@ def render(rows: list[Row]) -> str:
     for card in dict.fromkeys(row["card"] for row in rows):
         own = [row for row in rows if row["card"] == card]
         parts += [f"# Programs compiled for {card.upper()}, jax {own[0]['jax']}\n"]
+        parts += [_coverage(own)]
         parts += [_table(own, kind) for kind in _KINDS]
         parts += [_groups(own)]
     return "\n".join(part for part in parts if part)
+
+
+def _coverage(rows: list[Row]) -> str:
+    """Which programs there are, and for which functions."""
+    functions = {row["goodness"] for row in rows if row["goodness"]}
+    counts: dict[tuple, set[str]] = {}
+    for row in rows:
+        what = f"{row['kind']}, layer {row['layer']}" if row["layer"] else row["kind"]
+        key = row["members"], row["devices"], row["precision"], what
+        counts.setdefault(key, set()).add(row["goodness"])
+    lines = []
+    for key, own in sorted(counts.items()):
+        some = ", ".join(sorted(filter(None, own))) or "has none"
+        covered = f"all {len(functions)}" if own == functions else some
+        lines.append("| " + " | ".join(map(str, [*key, covered])) + " |\n")
+    return (
+        f"{len(rows)} programs of the paper's size, both pathways, compiled without a "
+        "GPU. What is not in this list was not compiled for this page.\n\n"
+        "| networks | devices | precision | kind | functions |\n"
+        + "|---" * 5
+        + "|\n"
+        + "".join(lines)
+    )
 
 
 def _table(rows: list[Row], kind: str) -> str:
