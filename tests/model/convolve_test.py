@@ -1,6 +1,7 @@
 """Convolutions against XLA's own, and maps against NumPy."""
 
 import dataclasses
+from typing import Any
 
 import chex
 import jax
@@ -56,10 +57,10 @@ def test_values_and_gradients_are_those_of_a_convolution(rng, shape, size):
     kernel = rng.normal(size=(size**2 * shape.channels, 5)).astype(np.float32)
     target = jnp.asarray(rng.normal(size=(4, shape.positions, 5)), jnp.float32)
 
-    def ours(x, kernel):
+    def ours(x, kernel) -> Any:
         return product.dense(convolve.windows(x, shape, size), kernel, "float32")
 
-    def theirs(x, kernel):
+    def theirs(x, kernel) -> Any:
         return conv(x, kernel, shape, size)
 
     found, expected = (
@@ -224,6 +225,19 @@ def test_scores_in_training_are_those_of_evaluation(rng, name, function, count):
         x = pathway.propagate(arch, params[:1], x, labels) if index == 0 else x
 
 
+@pytest.mark.parametrize("name", ["ffcl", "groups"])
+def test_propagation_is_advance(rng, name, monkeypatch):
+    monkeypatch.setattr(pathway, "chunk_size", lambda arch: 3)  # 7 examples: 3 + 3 + 1
+    arch = network(name, normalisation="group")
+    params = untrained(arch)
+    images = jnp.asarray(rng.normal(size=(7, IMAGE.size)), jnp.float32)
+    x = pathway.encode(arch, images)
+    kept = pathway.advance(arch, 0, params[0], x)
+    found = pathway.propagate(arch, params[:1], x, jnp.zeros((2, 7), jnp.int32))
+    np.testing.assert_allclose(found, kept, atol=1e-5)
+    assert kept.nbytes == pathway.stored_bytes(arch, 1, 7)
+
+
 def test_groups_of_dense_layers(rng):
     arch = architecture("groups", "sos", activation="relu", normalisation="group")
     keys = jax.random.split(jax.random.key(0))
@@ -267,13 +281,14 @@ def test_convolutions_of_one_shape_share_their_programs():
     for index, (other, of_other) in enumerate(programs):
         assert other.layer(of_other) == arch.layer(index)
         assert (of_other > 0) == (index > 0)
-        h = jnp.ones((2, arch.maps.makes(arch.widths, index).positions, 12))
+        h = jnp.ones((2, made.makes(arch.widths, index).positions, 12))
         h = h[..., : arch.widths[index]]
         chex.assert_trees_all_equal(other.pass_on(of_other, h), arch.pass_on(index, h))
 
 
 def test_sizes_of_maps():
     arch = network("groups", precision="bfloat16")
+    assert arch.maps is not None
     assert arch.maps.reads(arch.widths, 1) == (3, 2, 8)
     assert arch.maps.makes(arch.widths, 1) == (3, 2, 12)
     assert pathway.stored_bytes(arch, 1, 10) == 2 * 10 * 48

@@ -67,11 +67,12 @@ def test_an_interrupted_network_goes_on_to_the_same_result(toy, name):
 
 @every
 def test_inputs_may_be_recomputed(toy, name):
-    arch = NETWORKS[name]
-    kept, recomputed = (train(toy, arch, budget=b, **CHANGES) for b in (4e9, 0))
+    """To rounding, so only a few small steps: top-k would magnify it."""
+    arch, few = NETWORKS[name], {**CHANGES, "epochs": 1, "learning_rate": 1e-4}
+    kept, recomputed = (train(toy, arch, budget=b, **few) for b in (4e9, 0))
     for one, other in zip(kept, recomputed, strict=True):
         np.testing.assert_allclose(one.losses, other.losses, rtol=1e-3)
-        chex.assert_trees_all_close(one.params, other.params, atol=5e-3)
+        chex.assert_trees_all_close(one.params, other.params, atol=1e-4)
 
 
 @every
