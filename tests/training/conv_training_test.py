@@ -77,18 +77,20 @@ def test_inputs_may_be_recomputed(toy, name):
 
 @every
 def test_members_of_a_group_are_as_if_trained_alone(toy, name):
+    """To rounding, so only a few small steps: top-k would magnify it."""
     arch, (images, labels) = NETWORKS[name], toy
+    few = {**CHANGES, "epochs": 1}
     members = [
-        member(0, **CHANGES),
-        member(1, **{**CHANGES, "learning_rate": 0.005}, norm_gate=True),
+        member(0, **{**few, "learning_rate": 1e-4}),
+        member(1, **{**few, "learning_rate": 3e-4}, norm_gate=True),
     ]
     together = networks.train_networks(arch, members, images, labels, machine())
     for own, layers in zip(members, together, strict=True):
         gated = dataclasses.replace(arch, norm_gate=own.norm_gate)
         (alone,) = networks.train_networks(gated, [own], images, labels, machine())
         for one, other in zip(layers, alone, strict=True):
-            np.testing.assert_allclose(one.losses, other.losses, rtol=2e-3)
-            chex.assert_trees_all_close(one.params, other.params, atol=1e-2)
+            np.testing.assert_allclose(one.losses, other.losses, rtol=1e-3)
+            chex.assert_trees_all_close(one.params, other.params, atol=3e-4)
     scores = networks.score_networks(arch, members, together, images, machine().devices)
     assert [part.shape for part in scores] == [(205, 3, 4)] * 2
 
