@@ -107,7 +107,7 @@ def test_records_are_json_that_any_tool_reads(tmp_path):
 def test_all_fields_of_the_run_are_written(tmp_path):
     """Whatever their defaults will be one day."""
     content = json.loads(records.write(tmp_path, make_record()).read_text())
-    assert content["spec"] == {**vars(SPEC), "widths": []}
+    assert content["spec"] == {**vars(SPEC), "widths": [], "pool": []}
     contract = ["seed", "status", "accuracy", "accuracy_layers", "accuracy_concat"]
     contract += ["confusion", "losses", "time", "train_size", "test_size", "device"]
     contract += ["versions", "commit", "cell", "spec"]

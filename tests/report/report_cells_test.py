@@ -71,7 +71,7 @@ def test_every_setting_that_is_not_the_papers_is_named():
     assert len(settings) > 10
     for name in settings:
         default = spec_lib.DEFAULTS[name]
-        other = f"other {name}" if isinstance(default, str) else default + 1
+        other = {str: f"other {name}", tuple: (1,)}.get(type(default)) or default + 1
         spec = dataclasses.replace(made_up.spec(), **{name: other})
         assert list(cells.differing(spec)) == [name]
         text = cells.setting_of(spec).text

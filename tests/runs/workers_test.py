@@ -32,7 +32,8 @@ def _start(workdir, cache):
     command = [sys.executable, "-m", "ffjax.main", "--config=tests/tiny_grid.py"]
     variables = {"JAX_PLATFORMS": "cpu", "FFJAX_CACHE_DIR": str(cache)}
     return subprocess.Popen(
-        [*command, "--workers=2", f"--workdir={workdir}"],
+        # So many epochs that a signal comes before the end of it on any machine.
+        [*command, "--workers=2", "--config.epochs=300", f"--workdir={workdir}"],
         cwd=_ROOT,
         env={**os.environ, **variables},
         stdout=subprocess.PIPE,

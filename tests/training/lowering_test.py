@@ -104,7 +104,7 @@ def test_networks(toy, lowered, name, function, size):
 
 @pytest.mark.parametrize("name", pathway.PATHWAYS)
 def test_the_step_between_later_layers(toy, lowered, name):
-    arch = architecture(name, widths=(16, 12, 10))
+    arch = architecture(name, widths=(16, 12, 8))
     run(toy, arch, GROUPS[3])
     assert lowered.count("advance_members") == 2
 
