@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("jax_cuda12_plugin", reason="needs the extra 'gpu-check'")
 
+from configs import grid
 from experiments.gpu import __main__ as command
 from experiments.gpu import programs, read, show
 
@@ -90,7 +91,7 @@ def test_committed_rows_meet_the_goals(pathway):
     later = [own for own in steps if own["layer"] == 2]
     for precision in ("float32", "bfloat16"):
         own = {step["goodness"] for step in later if step["precision"] == precision}
-        assert own == set(programs._goodness_names())
+        assert own == set(grid.GOODNESS)
     assert {own["unknown_loops"] for own in rows} == {0}
     assert {own["sorts"] for own in steps} == {0}
     for step in later:

@@ -79,11 +79,11 @@ def test_a_cpu_multiplies_bfloat16_for_the_gradient_as_well(leading):
 
     kernel = jnp.ones((256, 128))
     x = jnp.ones((*leading, 256), jnp.bfloat16)
-    text = jax.jit(jax.grad(loss)).lower(kernel, x).compile().as_text()
+    text = jax.jit(jax.grad(loss)).lower(kernel, x).compile().as_text() or ""
     operands = re.findall(r" dot\(%([\w.\-]+), %([\w.\-]+)\)", text)
     assert len(operands) == 2  # x W and x' g
     for name in (name for pair in operands for name in pair):
-        assert re.search(rf"%{re.escape(name)} = (\w+)\[", text)[1] == "bf16"
+        assert re.search(rf"%{re.escape(name)} = bf16\[", text)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -94,6 +94,6 @@ def test_rows_are_gathered_without_a_copy_of_the_table(rng, dtype):
     found = gather(table, rows, columns)
     assert found.dtype == dtype
     np.testing.assert_array_equal(found, np.asarray(table)[rows, columns])
-    text = gather.lower(table, rows, columns).compile().as_text()
+    text = gather.lower(table, rows, columns).compile().as_text() or ""
     kinds = set(re.findall(r"\b(\w+)\[40,3,7\]", text))
     assert kinds == ({"f32"} if dtype == "float32" else {"bf16", "u16"})
