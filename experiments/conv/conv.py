@@ -10,8 +10,8 @@ cross-entropy over the goodness of the labels, no gradient between layers, no
 augmentation.
 
 ``compare`` trains six functions on both pathways with 8,000 images of CIFAR-10, at
-three learning rates each, and judges them by 2,000 others. ``best`` trains the networks
-chosen so on whole training sets, with three seeds; ``backprop``, the same networks end
+three learning rates each, and judges them by 2,000 others. ``best`` trains a
+network a dataset on whole training sets, with three seeds; ``backprop``, the same networks end
 to end. A dataset can be chosen: ``--config.dataset=mnist``.
 """
 
@@ -65,7 +65,7 @@ COMPARE = tuple(
     for rate in RATES[str(fields["pathway"])]
 )
 
-# The network of each dataset, with what was chosen on validation images.
+# The network of each dataset; first guesses from short trials.
 NETWORKS = {
     "cifar10": {"widths": (120, 240, 480, 480), "pool": (1, 1, 0, 0), "epochs": 24},
     "fashion_mnist": {
