@@ -11,8 +11,8 @@ augmentation.
 
 ``compare`` trains six functions on both pathways with 8,000 images of CIFAR-10, at
 three learning rates each, and judges them by 2,000 others. ``best`` trains a
-network a dataset on whole training sets, with three seeds; ``backprop``, the same networks end
-to end. A dataset can be chosen: ``--config.dataset=mnist``.
+network a dataset on whole training sets, with three seeds; ``backprop``, the same
+networks end to end. A dataset can be chosen: ``--config.dataset=mnist``.
 """
 
 from ffjax import config
