@@ -6,6 +6,7 @@ bfloat16        operands rounded to 7 bits of mantissa, twice as fast on a new C
 """
 
 import functools
+from collections.abc import Callable
 from typing import Literal
 
 import jax
@@ -41,15 +42,20 @@ def multiply(x: jax.Array, y: jax.Array, precision: str = "float32") -> jax.Arra
 
 
 def gather(table: jax.Array, *index: jax.Array) -> jax.Array:
-    """``table[index]``; of kept inputs that are bfloat16, too.
+    """``table[index]``; of kept inputs that are bfloat16, too."""
+    return on_bits(lambda bits: bits[index], table)
 
-    XLA has no gather of bfloat16 on a CPU: it would convert the whole table to float32
-    first, three times its memory. So the bits are gathered.
+
+def on_bits(move: Callable[[jax.Array], jax.Array], x: jax.Array) -> jax.Array:
+    """A function that only moves numbers, on the bits of those that are bfloat16.
+
+    XLA moves no bfloat16 on a CPU: it would convert the whole array to float32 first,
+    which is slow and three times its memory. There is no gradient through bits.
     """
-    if table.dtype != jnp.bfloat16:
-        return table[index]
-    bits = jax.lax.bitcast_convert_type(table, jnp.uint16)
-    return jax.lax.bitcast_convert_type(bits[index], jnp.bfloat16)
+    if x.dtype != jnp.bfloat16:
+        return move(x)
+    bits = move(jax.lax.bitcast_convert_type(x, jnp.uint16))
+    return jax.lax.bitcast_convert_type(bits, jnp.bfloat16)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
@@ -58,7 +64,9 @@ def dense(x: jax.Array, kernel: jax.Array, precision: str) -> jax.Array:
 
     For x' g XLA's product reads x against the grain, which costs a fifth of its speed
     on a CPU, and for bfloat16 XLA even multiplies in float32 then. A transposed copy
-    costs a fiftieth; XLA is kept from undoing it. A GPU's products read either way.
+    costs a fiftieth; XLA is kept from undoing it. The windows of a convolution are
+    wider than what is made of them: there g is copied, and (g' x)' is the gradient. A
+    GPU's products read either way.
     """
     return multiply(x, kernel, precision)
 
@@ -69,12 +77,29 @@ def _dense_forward(x, kernel, precision):
 
 def _dense_backward(precision, saved, g):
     x, kernel = saved
-    rows = x.reshape(-1, x.shape[-1])
-    columns = jax.lax.platform_dependent(
-        rows.T, cpu=_copy_transposed, default=lambda columns: columns
-    )
     down = multiply(g, kernel.T, precision).astype(x.dtype)
-    return down, multiply(columns, g.reshape(-1, g.shape[-1]), precision)
+    rows, slopes = x.reshape(-1, x.shape[-1]), g.reshape(-1, g.shape[-1])
+    along = functools.partial(_multiply_along, precision=precision)
+    if rows.shape[-1] <= 2 * slopes.shape[-1]:
+        return down, along(rows, slopes)
+    up = jax.lax.platform_dependent(
+        rows,
+        slopes,
+        # Behind a barrier, or XLA would make it the slow product again.
+        cpu=lambda x, g: jax.lax.optimization_barrier(along(g, x)).T,
+        default=along,
+    )
+    return down, up
+
+
+def _multiply_along(x: jax.Array, y: jax.Array, precision: str) -> jax.Array:
+    """x' y of (n, a) and (n, b), with a transposed copy of x on a CPU."""
+    if precision == "bfloat16":
+        x = x.astype(jnp.bfloat16)
+    columns = jax.lax.platform_dependent(
+        x.T, cpu=_copy_transposed, default=lambda columns: columns
+    )
+    return multiply(columns, y, precision)
 
 
 def _copy_transposed(columns: jax.Array) -> jax.Array:
