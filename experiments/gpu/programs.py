@@ -168,12 +168,14 @@ class Case:
         arch, shape = self._architecture, _sizes()
         if index == 0:
             images = jax.ShapeDtypeStruct((shape.train, shape.inputs), jnp.float32)
-            encoded = jax.eval_shape(functools.partial(pathway.encode, arch), images)
+            encoded = jax.eval_shape(
+                lambda images: product.pack(pathway.encode(arch, images)), images
+            )
             return place.shared(encoded.shape, encoded.dtype)
         labels = (shape.classes,) if arch.carries_label else ()
         kept = (shape.train, *labels, arch.widths[index - 1])
-        dtype = product.storage_type(arch.precision)
-        return place.own(jax.ShapeDtypeStruct(kept, dtype))
+        numbers = jax.ShapeDtypeStruct(kept, product.storage_type(arch.precision))
+        return place.own(jax.eval_shape(product.pack, numbers))
 
     def _params(self, index: int, width: int) -> Any:
         init = functools.partial(

@@ -28,7 +28,7 @@ def windows(x: jax.Array, shape: Shape, kernel: int) -> jax.Array:
         # A CPU copies whole runs of channels where each step is a kernel of its own,
         # and computes what is copied once. Fused, it would take twice as long.
         apart = jax.lax.optimization_barrier
-        return product.on_bits(lambda bits: _shifted(bits, shape, kernel, apart), x)
+        return product.unpack(_shifted(product.pack(x), shape, kernel, apart))
 
     return jax.lax.platform_dependent(
         x, cpu=copy_apart, default=lambda x: _shifted(x, shape, kernel)

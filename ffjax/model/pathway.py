@@ -386,19 +386,20 @@ def advance(
       arch: the network.
       index: the layer to run.
       params: its parameters.
-      inputs: (N, D), or (N, C, D): under each label.
+      inputs: (N, D), or (N, C, D): under each label; packed or not.
       gate_on: see ``Layer``.
 
     Returns:
-      (N, W), or (N, C, W) where they depend on the label.
+      (N, W), or (N, C, W) where they depend on the label; packed.
     """
     labels = jnp.arange(arch.num_classes)
 
     def one_example(x):
         # One label is enough where the features do not depend on it.
         candidates = labels if arch.carries_label else labels[:1]
+        x = product.unpack(x)
         features, _ = run_layer(arch, index, params, x, candidates, gate_on)
-        return arch.pass_on(index, features)
+        return product.pack(arch.pass_on(index, features))
 
     return _map_in_place(jax.vmap(one_example), inputs, chunk_size(arch))
 

@@ -6,7 +6,6 @@ bfloat16        operands rounded to 7 bits of mantissa, twice as fast on a new C
 """
 
 import functools
-from collections.abc import Callable
 from typing import Literal
 
 import jax
@@ -41,21 +40,27 @@ def multiply(x: jax.Array, y: jax.Array, precision: str = "float32") -> jax.Arra
     )
 
 
-def gather(table: jax.Array, *index: jax.Array) -> jax.Array:
-    """``table[index]``; of kept inputs that are bfloat16, too."""
-    return on_bits(lambda bits: bits[index], table)
-
-
-def on_bits(move: Callable[[jax.Array], jax.Array], x: jax.Array) -> jax.Array:
-    """A function that only moves numbers, on the bits of those that are bfloat16.
+def pack(x: jax.Array) -> jax.Array:
+    """As inputs of layers are kept: of bfloat16, the bits.
 
     XLA moves no bfloat16 on a CPU: it would convert the whole array to float32 first,
-    which is slow and three times its memory. There is no gradient through bits.
+    which is slow and three times its memory; and bits of a whole array are a copy.
     """
     if x.dtype != jnp.bfloat16:
-        return move(x)
-    bits = move(jax.lax.bitcast_convert_type(x, jnp.uint16))
-    return jax.lax.bitcast_convert_type(bits, jnp.bfloat16)
+        return x
+    return jax.lax.bitcast_convert_type(x, jnp.uint16)
+
+
+def unpack(x: jax.Array) -> jax.Array:
+    """The numbers of what ``pack`` made."""
+    if x.dtype != jnp.uint16:
+        return x
+    return jax.lax.bitcast_convert_type(x, jnp.bfloat16)
+
+
+def gather(table: jax.Array, *index: jax.Array) -> jax.Array:
+    """``table[index]`` of inputs, packed or not, as numbers."""
+    return unpack(pack(table)[index])
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))

@@ -20,7 +20,7 @@ from absl import logging
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ffjax.goodness import State
-from ffjax.model import evaluate, pathway
+from ffjax.model import evaluate, pathway, product
 from ffjax.model.pathway import Architecture, Params
 from ffjax.training import checks
 from ffjax.training import program as program_lib
@@ -231,7 +231,8 @@ class _Inputs:
         self._group = group
         self._budget = budget
         self._labels = group.share(np.asarray(labels, np.int32))
-        self._encoded = group.share(pathway.encode(group.arch, jnp.asarray(images)))
+        encoded = pathway.encode(group.arch, jnp.asarray(images))
+        self._encoded = group.share(product.pack(encoded))
         self._inputs = self._encoded
         self._is_recomputed = False
 

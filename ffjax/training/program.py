@@ -58,8 +58,8 @@ class Examples(NamedTuple):
     """What a layer learns from.
 
     Attributes:
-      inputs: (N, D), or (N, C, D): the inputs under each label. With ``lower``, the
-        encoded images, which go through those layers at every step.
+      inputs: (N, D), or (N, C, D): the inputs under each label, packed or not. With
+        ``lower``, the encoded images, which go through those layers at every step.
       labels: (N,) true labels.
       lower: parameters of the layers to recompute the inputs with; mostly empty.
     """
