@@ -33,6 +33,14 @@ GROUPS = {
     "activation": "relu",
     "normalisation": "group",
 }
+# What the search chose: the next layer may see which group is stronger.
+DEEP = {
+    **GROUPS,
+    "goodness": "mean",
+    "normalisation": "layer",
+    "loss_scale": 10.0,
+    "learning_rate": 0.01,
+}
 # Goodness of the channels at a position, shifted by the label; mean over positions.
 FFCL = {
     **CONV,
@@ -70,25 +78,18 @@ COMPARE = tuple(
     if (fields["pathway"], goodness) != ("ffcl", "mean")
 )
 
-# The network of each dataset; first guesses from short trials.
+# The network of each dataset.
 NETWORKS = {
-    "cifar10": {"widths": (120, 240, 480, 480), "pool": (1, 1, 0, 0), "epochs": 24},
-    "fashion_mnist": {
-        "widths": (60, 120, 240, 240),
-        "pool": (1, 1, 0, 0),
-        "epochs": 24,
-    },
-    "mnist": {"widths": (60, 120, 240), "pool": (1, 1, 0), "epochs": 12},
+    "cifar10": {"widths": (120, 240, 480, 480), "pool": (1, 1, 0, 0), "epochs": 10},
+    "fashion_mnist": {"widths": (60, 120, 240, 240), "pool": (1, 1, 0, 0), "epochs": 8},
+    "mnist": {"widths": (60, 120, 240), "pool": (1, 1, 0), "epochs": 6},
 }
 SEEDS = (42, 43, 44)
 BEST = tuple(
     {
-        **GROUPS,
+        **DEEP,
         **size,
         "dataset": dataset,
-        "goodness": "mean",
-        "learning_rate": 0.02,
-        "dropout": 0.1,
         "seeds": SEEDS,
     }
     for dataset, size in NETWORKS.items()
