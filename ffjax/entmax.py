@@ -9,6 +9,7 @@ alpha = 1 is the limit softmax, alpha = 2 is sparsemax.
 
 import functools
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -49,8 +50,7 @@ def entmax(x: jax.Array, alpha: float) -> jax.Array:
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
 def _entmax(x: jax.Array, alpha: float) -> jax.Array:
-    # Subtracting the maximum puts tau into [-1, 0], whatever the scale of x.
-    z = (alpha - 1) * (x - jnp.max(x, axis=-1, keepdims=True))
+    z = _scale(x, alpha)
     if alpha > 2:
         return _bisect_peak(z, alpha)
     # Near alpha = 1 the exponent is large and tau is near -1. There tau + 1 is searched
@@ -76,6 +76,97 @@ def _entmax_jvp(
         s = jnp.minimum(s, float(jnp.finfo(p.dtype).max) ** 0.75)
     mean = jnp.sum(s * dx, axis=-1, keepdims=True) / jnp.sum(s, axis=-1, keepdims=True)
     return p, s * (dx - mean)
+
+
+def energy(x: jax.Array, alpha: float) -> jax.Array:
+    r"""sum_i p_i x_i^2 with p = entmax(x), over the last axis: (..., d) -> (...).
+
+    Where 1 / (alpha - 1) is an integer, as for 1.5, a product makes p of tau. There p
+    is computed wherever it is needed and never in memory.
+    """
+    is_product = 1.1 <= alpha <= 2 and (1 / (alpha - 1)).is_integer()
+    if not is_product:
+        return jnp.sum(entmax(x, alpha) * x * x, axis=-1)
+    dtype = jnp.promote_types(x.dtype, jnp.float32)
+    return _energy(x.astype(dtype), float(alpha)).astype(x.dtype)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
+def _energy(x: jax.Array, alpha: float) -> jax.Array:
+    weight, _ = _weights(x, alpha)
+    total = jnp.sum(weight(), axis=-1)
+    return jnp.sum(weight() * x * x, axis=-1) / total
+
+
+@_energy.defjvp
+def _energy_jvp(
+    alpha: float, primals: tuple[jax.Array], tangents: tuple[jax.Array]
+) -> tuple[jax.Array, jax.Array]:
+    r"""The rule of ``entmax``, put into the sum.
+
+    dg = sum_i (2 p_i x_i + s_i (x_i^2 - sum_j s_j x_j^2 / sum_j s_j)) dx_i.
+    """
+    (x,), (dx,) = primals, tangents
+    weight, slope = _weights(x, alpha)
+    total = jnp.sum(weight(), axis=-1, keepdims=True)
+    value = jnp.sum(weight() * x * x, axis=-1, keepdims=True) / total
+    mean = jnp.sum(slope() * x * x, axis=-1, keepdims=True)
+    mean = mean / jnp.sum(slope(), axis=-1, keepdims=True)
+    change = 2 * (weight() / total) * x + slope() * (x * x - mean)
+    return value[..., 0], jnp.sum(change * dx, axis=-1)
+
+
+def _weights(
+    x: jax.Array, alpha: float
+) -> tuple[Callable[[], jax.Array], Callable[[], jax.Array]]:
+    """p but for rounding of its sum, and s of the rule: computed anew at every call."""
+    z = _scale(x, alpha)
+    tau = _threshold(z, alpha)
+
+    def power(exponent: float) -> jax.Array:
+        nonlocal tau
+        tau, zero = _apart(tau)
+        return _power(z - tau, exponent, False, zero)
+
+    q = 1 / (alpha - 1)
+    return functools.partial(power, q), functools.partial(power, q - 1)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
+def _threshold(z: jax.Array, alpha: float) -> jax.Array:
+    return _find_threshold(z, alpha, near_softmax=False)
+
+
+@_threshold.defjvp
+def _threshold_jvp(
+    alpha: float, primals: tuple[jax.Array], tangents: tuple[jax.Array]
+) -> tuple[jax.Array, jax.Array]:
+    # Only second derivatives of an energy need it.
+    (z,), (dz,) = primals, tangents
+    tau = _threshold(z, alpha)
+    s = _power(z - tau, 1 / (alpha - 1) - 1, near_softmax=False)
+    mean = jnp.sum(s * dz, axis=-1, keepdims=True) / jnp.sum(s, axis=-1, keepdims=True)
+    return tau, mean
+
+
+def _scale(x: jax.Array, alpha: float) -> jax.Array:
+    """Scores whose largest is 0: so tau lies in [-1, 0], whatever the scale of x."""
+    largest = jax.lax.stop_gradient(jnp.max(x, axis=-1, keepdims=True))
+    return (alpha - 1) * (x - largest)
+
+
+def _apart(tau: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The same tau and a zero, but to XLA on a CPU they are others.
+
+    Every sum over a row computes what it adds from the scores, which XLA fuses. What
+    two sums share, be it a row of zeros, it would write to memory and read again.
+    """
+    return jax.lax.platform_dependent(
+        tau,
+        jnp.zeros((), tau.dtype),
+        cpu=lambda *both: jax.lax.optimization_barrier(both),
+        default=lambda *both: both,
+    )
 
 
 def _find_threshold(z: jax.Array, alpha: float, near_softmax: bool) -> jax.Array:
@@ -104,10 +195,16 @@ class _Bracket(NamedTuple):
     tau: jax.Array
 
 
-def _first_bracket(z: jax.Array, near_softmax: bool) -> _Bracket:
+def _first_bracket(z: jax.Array, alpha: float, near_softmax: bool) -> _Bracket:
+    """From -1, or from a bound that is closer where the scores are, up to 0.
+
+    [z - tau]_+^q is convex in z: its mean is at least that of the mean score. So there
+    is mass enough at mean(z) - d^(1 - alpha).
+    """
     shift = 1.0 if near_softmax else 0.0
-    start = jnp.zeros_like(z[..., :1])
-    return _Bracket(start + (shift - 1), start + shift, start + (shift - 1))
+    bound = jnp.mean(z, axis=-1, keepdims=True) - z.shape[-1] ** (1 - alpha)
+    low = jnp.maximum(bound, -1) + shift
+    return _Bracket(low, jnp.full_like(low, shift), low)
 
 
 def _newton(
@@ -116,7 +213,9 @@ def _newton(
     """The mass under tau, and where Newton's method goes from there."""
     q = 1 / (alpha - 1)
     mass = jnp.sum(_power(z - tau, q, near_softmax), axis=-1, keepdims=True)
-    slope = jnp.sum(_power(z - tau, q - 1, near_softmax), axis=-1, keepdims=True)
+    own, zero = _apart(tau)
+    power = _power(z - own, q - 1, near_softmax, zero)
+    slope = jnp.sum(power, axis=-1, keepdims=True)
     return mass, tau + (mass - mass ** (2 - alpha)) / slope
 
 
@@ -140,7 +239,7 @@ def _search_until_settled(
     z: jax.Array, *, alpha: float, near_softmax: bool
 ) -> jax.Array:
     """Steps while the tau of any row still moves."""
-    eps = float(jnp.finfo(z.dtype).eps)
+    tolerance = _tolerance(z, alpha, near_softmax)
     shift = 1.0 if near_softmax else 0.0
 
     def is_running(carry: _Carry) -> jax.Array:
@@ -150,14 +249,26 @@ def _search_until_settled(
     def search(carry: _Carry) -> _Carry:
         step, before, _ = carry
         after = _narrow(z, before, alpha, near_softmax)
-        # Newton's last step leaves the square of its length as the error, so that the
-        # tolerance can stay above the rounding error of a sum over a wide layer.
         scale = jnp.abs(after.tau - shift)
-        done = jnp.all(jnp.abs(after.tau - before.tau) <= 32 * eps * scale)
+        done = jnp.all(jnp.abs(after.tau - before.tau) <= tolerance * scale)
         return step + 1, after, done
 
-    start: _Carry = (0, _first_bracket(z, near_softmax), jnp.array(False))
+    start: _Carry = (0, _first_bracket(z, alpha, near_softmax), jnp.array(False))
     return jax.lax.while_loop(is_running, search, start)[1].tau
+
+
+def _tolerance(z: jax.Array, alpha: float, near_softmax: bool) -> float:
+    """The length of a last step of Newton's method, in units of tau.
+
+    Its square is left as the error, so that the tolerance can stay above the rounding
+    error of a sum over a wide layer. For q >= 2, (q - 1) d / 2 squares are the most
+    that is left: the norm's second derivative is at most (q - 1) d, and its slope at
+    least 1 / |tau|. They may be two units in the last place.
+    """
+    eps, q = float(jnp.finfo(z.dtype).eps), 1 / (alpha - 1)
+    if q < 2 or near_softmax:
+        return 32 * eps
+    return max(32 * eps, math.sqrt(4 * eps / ((q - 1) * z.shape[-1])))
 
 
 def _search_at_fixed_length(
@@ -211,12 +322,17 @@ def _bisect_peak(z: jax.Array, alpha: float) -> jax.Array:
     return p / jnp.sum(p, axis=-1, keepdims=True)
 
 
-def _power(v: jax.Array, exponent: float, near_softmax: bool) -> jax.Array:
+def _power(
+    v: jax.Array,
+    exponent: float,
+    near_softmax: bool,
+    zero: jax.Array | float = 0.0,
+) -> jax.Array:
     """[u]_+ ** exponent, where u is v, or 1 + v near softmax; 0 where u <= 0."""
     if near_softmax:
         return jnp.exp(exponent * jnp.log1p(jnp.maximum(v, -1)))
     if exponent == 0:
         return (v > 0).astype(v.dtype)
     if exponent == int(exponent):
-        return jax.lax.integer_pow(jnp.maximum(v, 0), int(exponent))
+        return jax.lax.integer_pow(jnp.maximum(v, zero), int(exponent))
     return jnp.where(v > 0, jnp.maximum(v, 0) ** exponent, 0)

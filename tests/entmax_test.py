@@ -189,6 +189,37 @@ def test_types():
     assert entmax(jnp.ones(3, jnp.bfloat16), 1.5).dtype == jnp.bfloat16
 
 
+@pytest.mark.usefixtures("branch")
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("alpha", [1.0, 1.05, *ALPHAS])
+def test_energy_is_that_of_the_probabilities(rng, alpha, dtype):
+    x = jnp.asarray(rng.normal(size=(3, 5, 200)), dtype)
+
+    def plain(x):
+        return jnp.sum(entmax_module.entmax(x, alpha) * x * x, axis=-1)
+
+    def both(function):
+        return jax.jit(lambda x: jax.vjp(function, x)[1](jnp.ones((3, 5), dtype)))(x)
+
+    def energy(x):
+        return entmax_module.energy(x, alpha)
+
+    rtol = 1e-5 if dtype == "float32" else 5e-2
+    value = jax.jit(energy)(x)
+    assert value.dtype == dtype
+    chex.assert_trees_all_close(value, plain(x), rtol=rtol)
+    chex.assert_trees_all_close(both(energy), both(plain), rtol=rtol, atol=rtol)
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("alpha", [1.25, 1.5])
+def test_derivatives_of_energy_match_finite_differences(rng, alpha):
+    x = jnp.asarray(rng.normal(size=(2, 6)))
+    energy = functools.partial(entmax_module.energy, alpha=alpha)
+    check_grads(jax.jit(energy), (x,), order=1, modes=("fwd", "rev"), eps=1e-6)
+    check_grads(jax.jit(energy), (x,), order=2, modes=("rev",), eps=1e-5)
+
+
 @pytest.mark.parametrize("alpha", [0.99, -1, float("nan"), "2", True, None])
 def test_impossible_alpha_is_refused(alpha):
     with pytest.raises(UserError, match="alpha="):

@@ -10,7 +10,7 @@ import math
 import jax
 import jax.numpy as jnp
 
-from ffjax.entmax import entmax as entmax_weights
+from ffjax.entmax import energy as entmax_energy
 from ffjax.goodness.moments import (
     shifted_squares,
     shifted_standard_moment,
@@ -107,7 +107,7 @@ def ln_topk(h: jax.Array, *, fraction: float = 0.02) -> jax.Array:
 @register
 def entmax(h: jax.Array, *, alpha: float = 1.5) -> jax.Array:
     r"""g = sum_i pi_i h_i^2 with pi = entmax_alpha(h) (eq. 4)."""
-    return jnp.sum(entmax_weights(h, alpha) * h * h, axis=-1)
+    return entmax_energy(h, alpha)
 
 
 # --- Shape-sensitive functions -------------------------------------------------------

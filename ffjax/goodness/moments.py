@@ -39,8 +39,10 @@ def _standard_moment_jvp(
         return value, jnp.zeros_like(value)
     mean, scale = _standard(h)
     moment = _power_mean(h, mean, scale, p)
-    s = scale * (h - mean)
+    mean, scale = _apart(mean, scale)
     below = _power_mean(h, mean, scale, p - 1)
+    mean, scale = _apart(mean, scale)
+    s = scale * (h - mean)
     weight = jax.lax.integer_pow(s, p - 1) - below - moment * s
     value = moment[..., 0] - _normal_moment(p)
     return value, p * jnp.mean(scale * weight * dh, axis=-1)
@@ -56,19 +58,34 @@ def _standard(h: jax.Array) -> tuple[jax.Array, jax.Array]:
 
     The eps is far below the 1e-4 that the variance has in an untrained layer.
     """
-    first = h[..., :1]
-    mean = first + jnp.mean(h - first, axis=-1, keepdims=True)
+    # Close to the mean, the sum of differences has few rounding errors. On a CPU the
+    # slice would keep what h is made of from being fused.
+    close = jax.lax.platform_dependent(
+        h,
+        cpu=lambda h: jnp.mean(h, axis=-1, keepdims=True),
+        default=lambda h: h[..., :1],
+    )
+    mean = close + jnp.mean(h - close, axis=-1, keepdims=True)
     second = jnp.mean(jnp.square(h - mean), axis=-1, keepdims=True)
-    return mean, jax.lax.rsqrt(second + 1e-8)
+    return _apart(mean, jax.lax.rsqrt(second + 1e-8))
+
+
+def _apart(mean: jax.Array, scale: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The same numbers, but to XLA on a CPU they are others.
+
+    Every reduction computes its powers from h, which XLA fuses. What two of them share,
+    such as h - mean, it would write to memory and read again instead.
+    """
+    return jax.lax.platform_dependent(
+        mean,
+        scale,
+        cpu=lambda *both: jax.lax.optimization_barrier(both),
+        default=lambda *both: both,
+    )
 
 
 def _power_mean(h: jax.Array, mean: jax.Array, scale: jax.Array, p: int) -> jax.Array:
     # Powers of the standardised values stay in range where m_p and m_2^(p/2) would not.
-    # They are computed from h in every reduction, which XLA fuses; on a CPU the barrier
-    # keeps it from sharing h - mean, which would be written to memory and read again.
-    mean = jax.lax.platform_dependent(
-        mean, cpu=jax.lax.optimization_barrier, default=lambda own: own
-    )
     powers = jax.lax.integer_pow(scale * (h - mean), p)
     return jnp.mean(powers, axis=-1, keepdims=True)
 

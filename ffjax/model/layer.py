@@ -110,16 +110,14 @@ class Layer(nn.Module):
     def _dense(self, x: jax.Array, fan_in: int) -> jax.Array:
         kernel = self.param("kernel", _uniform(fan_in), (x.shape[-1], self.width))
         bias = self.param("bias", _uniform(fan_in), (self.width,))
-        # Leading axes of length 1, because tests forbid silent rank promotion.
-        row = bias.reshape((1,) * (x.ndim - 1) + bias.shape)
-        products: Any = product.dense(x, kernel, self.precision)
-        return products + row
+        before: Any = product.dense(x, kernel, bias, self.precision)
+        return before
 
     def _shift(self, label: jax.Array, fan_in: int, is_alone: bool) -> jax.Array:
         shape = (self.num_classes, self.width)
         label_kernel = self.param("label_kernel", _uniform(fan_in), shape)
-        # An example alone is vmapped, and a choice by platform would bring the vmapped
-        # axis to the front: a transposed copy on a CPU.
+        # An example alone is vmapped under labels that all examples share: a product
+        # makes their rows once, and a lookup would be fused into what uses them.
         take = product.multiply_rows if is_alone else product.take_rows
         # Flat, because the gradient of a product with two leading axes is transposed in
         # memory first.
@@ -137,7 +135,9 @@ def _add(h: jax.Array, shift: jax.Array, factor: jax.Array | float = 1.0) -> jax
     """
     if shift.ndim == h.ndim:
         return h + factor * shift
-    if h.ndim == 1:  # see _shift
+    if h.ndim == 1:
+        # An example alone is vmapped, and a choice by platform would bring the vmapped
+        # axis to the front: a transposed copy on a CPU.
         return _add_one_by_one(h, shift, factor)
     return jax.lax.platform_dependent(
         h, shift, factor, cpu=_add_one_by_one, default=_add_broadcast

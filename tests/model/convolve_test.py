@@ -58,7 +58,8 @@ def test_values_and_gradients_are_those_of_a_convolution(rng, shape, size):
     target = jnp.asarray(rng.normal(size=(4, shape.positions, 5)), jnp.float32)
 
     def ours(x, kernel) -> Any:
-        return product.dense(convolve.windows(x, shape, size), kernel, "float32")
+        bias = jnp.zeros(kernel.shape[-1])
+        return product.dense(convolve.windows(x, shape, size), kernel, bias, "float32")
 
     def theirs(x, kernel) -> Any:
         return conv(x, kernel, shape, size)

@@ -15,17 +15,47 @@ from ffjax.training import machine
 
 @pytest.mark.parametrize("shape", [(7, 5), (3, 7, 5), (5,)])
 def test_the_gradient_of_the_product_is_that_of_a_plain_one(rng, shape):
-    x, kernel = rng.normal(size=shape), rng.normal(size=(5, 4))
+    arrays = rng.normal(size=shape), rng.normal(size=(5, 4)), rng.normal(size=4)
     weight = rng.normal(size=(*shape[:-1], 4))
 
     def gradients(multiply):
-        def loss(x, kernel):
-            return jnp.sum(weight * jnp.sin(multiply(x, kernel)))
+        def loss(*arrays):
+            return jnp.sum(weight * jnp.sin(multiply(*arrays)))
 
-        return jax.grad(loss, argnums=(0, 1))(jnp.asarray(x), jnp.asarray(kernel))
+        return jax.grad(loss, argnums=(0, 1, 2))(*map(jnp.asarray, arrays))
 
-    found = gradients(lambda x, kernel: product.dense(x, kernel, "float32"))
-    chex.assert_trees_all_close(found, gradients(jnp.matmul), rtol=1e-4, atol=1e-5)
+    def plain(x, kernel, bias):
+        return x @ kernel + bias.reshape((1,) * (x.ndim - 1) + bias.shape)
+
+    found = gradients(lambda *arrays: product.dense(*arrays, "float32"))
+    chex.assert_trees_all_close(found, gradients(plain), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("width", [3, 30])
+def test_the_gradient_in_bfloat16_is_that_of_rounded_operands(rng, width):
+    x = jnp.asarray(rng.normal(size=(40, width)), jnp.bfloat16)
+    kernel, bias = jnp.ones((width, 8)), jnp.ones(8)
+    g = jnp.asarray(rng.normal(size=(40, 8)), jnp.float32)
+    _, back = jax.vjp(lambda *own: product.dense(x, *own, "bfloat16"), kernel, bias)
+    rounded = np.asarray(g.astype(jnp.bfloat16), np.float64)
+    expected = np.asarray(x, np.float64).T @ rounded, rounded.sum(0)
+    for one, own in zip(back(g), expected, strict=True):
+        np.testing.assert_allclose(one, own, rtol=1e-2, atol=1e-2)
+
+
+def test_numbers_are_rounded_to_bfloat16_as_xla_rounds_them(rng):
+    bits = rng.integers(0, 2**32, size=100_000, dtype=np.uint32)
+    halves = (bits & 0xFFFF0000) | 0x8000  # as far from one bfloat16 as from the next
+    x = np.concatenate([bits, halves]).view(np.float32)
+    special = np.array([0, -0.0, np.inf, -np.inf, np.nan, 3.4e38, 1e-45], np.float32)
+    x = np.concatenate([x[np.isfinite(x)], special])
+    found = jax.jit(product.to_bfloat16)(x)
+    expected = jnp.asarray(x).astype(jnp.bfloat16)
+    np.testing.assert_array_equal(
+        np.asarray(found, np.float32), np.asarray(expected, np.float32)
+    )
+    slope = jax.grad(lambda x: product.to_bfloat16(x).astype(jnp.float32))(2.0)
+    assert slope == 1
 
 
 def test_bfloat16_rounds_the_operands_and_not_the_sum(rng):
@@ -47,10 +77,10 @@ def test_bfloat16_rounds_the_operands_and_not_the_sum(rng):
 def test_gradients_have_the_types_of_what_they_are_for(rng):
     x = jnp.asarray(rng.normal(size=(6, 8)), jnp.bfloat16)
     kernel = jnp.asarray(rng.normal(size=(8, 3)), jnp.float32)
-    down, own = jax.grad(
-        lambda x, kernel: jnp.sum(product.dense(x, kernel, "bfloat16")), argnums=(0, 1)
-    )(x, kernel)
-    assert (down.dtype, own.dtype) == (x.dtype, kernel.dtype)
+    down, *own = jax.grad(
+        lambda *arrays: jnp.sum(product.dense(*arrays, "bfloat16")), argnums=(0, 1, 2)
+    )(x, kernel, jnp.zeros(3))
+    assert [one.dtype for one in (down, *own)] == [x.dtype, kernel.dtype, kernel.dtype]
 
 
 @pytest.mark.parametrize("precision", get_args(product.Precision))
@@ -75,7 +105,8 @@ def test_inputs_are_kept_in_the_type_of_the_operands():
 @pytest.mark.parametrize("leading", [(64,), (2, 32)])
 def test_a_cpu_multiplies_bfloat16_for_the_gradient_as_well(leading):
     def loss(kernel, x):
-        return jnp.sum(jnp.sin(product.dense(x, kernel, "bfloat16")))
+        bias = jnp.zeros(kernel.shape[-1])
+        return jnp.sum(jnp.sin(product.dense(x, kernel, bias, "bfloat16")))
 
     kernel = jnp.ones((256, 128))
     x = jnp.ones((*leading, 256), jnp.bfloat16)
