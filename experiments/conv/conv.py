@@ -2,6 +2,8 @@ r"""Convolutional Forward-Forward networks: which goodness is best, and how good
 
     python -m ffjax.main --config=experiments/conv/conv.py:compare \
         --workdir=experiments/conv/compare --config.data_dir=DIR
+    python -m ffjax.main --config=experiments/conv/conv.py:search \
+        --workdir=experiments/conv/search --config.data_dir=DIR
     python -m ffjax.main --config=experiments/conv/conv.py:best,backprop \
         --workdir=experiments/conv --config.data_dir=DIR
 
@@ -9,10 +11,12 @@ Every layer is a convolution of 3 x 3 that learns by itself, after those below i
 cross-entropy over the goodness of the labels, no gradient between layers, no
 augmentation.
 
-``compare`` trains six functions on both pathways with 8,000 images of CIFAR-10, at
-three learning rates each, and judges them by 2,000 others. ``best`` trains a
-network a dataset on whole training sets, with three seeds; ``backprop``, the same
-networks end to end. A dataset can be chosen: ``--config.dataset=mnist``.
+``compare`` trains the functions on both pathways with 6,000 images of CIFAR-10, with
+a choice of scales and learning rates, and judges them by 2,000 others. ``search``
+compares settings of a network on a tenth of CIFAR-10's training images, which it does
+not train on. ``best`` trains a network a dataset on whole training sets, with three
+seeds; ``backprop``, the same networks end to end. A dataset can be chosen:
+``--config.dataset=mnist``.
 """
 
 from ffjax import config
@@ -33,7 +37,7 @@ GROUPS = {
     "activation": "relu",
     "normalisation": "group",
 }
-# What the search chose: the next layer may see which group is stronger.
+# What the search chose: the next layer sees which groups are strong.
 DEEP = {
     **GROUPS,
     "goodness": "mean",
@@ -66,6 +70,7 @@ COMPARE = tuple(
         "epochs": 4,
         "train_limit": 8000,
         "valid_fraction": 0.25,
+        "test_limit": 2000,
         "goodness": goodness,
         "loss_scale": scale,
         "learning_rate": rate,
@@ -76,6 +81,24 @@ COMPARE = tuple(
     for rate in RATES[str(fields["pathway"])]
     # The label's shift adds a constant to the mean, whatever the image.
     if (fields["pathway"], goodness) != ("ffcl", "mean")
+)
+
+SEARCH = tuple(
+    {
+        **DEEP,
+        "dataset": "cifar10",
+        "widths": (60, 120, 240, 240, 240),
+        "pool": (1, 1, 0, 1, 0),
+        "epochs": 8,
+        "valid_fraction": 0.1,
+        **candidate,
+    }
+    for candidate in (
+        {},
+        {"normalisation": "group"},
+        {"dropout": 0.1},
+        {"learning_rate": 0.004},
+    )
 )
 
 # The network of each dataset.
@@ -110,9 +133,9 @@ BACKPROP = tuple(
     for dataset, size in NETWORKS.items()
 )
 
-SECTIONS = {"best": BEST, "backprop": BACKPROP, "compare": COMPARE}
+SECTIONS = {"best": BEST, "backprop": BACKPROP, "compare": COMPARE, "search": SEARCH}
 
 
 def get_config(section: str | None = None):
     """The networks chosen and backpropagation, or a section."""
-    return config.grid(SECTIONS, section, apart=("compare",))
+    return config.grid(SECTIONS, section, apart=("compare", "search"))

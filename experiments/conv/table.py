@@ -32,6 +32,20 @@ def compare(folder: str | pathlib.Path = "conv/compare") -> str:
     )
 
 
+def _setting(spec: RunSpec) -> str:
+    return (
+        f"normalisation {spec.normalisation}, dropout {spec.dropout:g}, "
+        f"learning rate {spec.learning_rate:g}"
+    )
+
+
+def search(folder: str | pathlib.Path = "conv/search") -> str:
+    """Settings of a network, on validation images."""
+    cells = config.expand(conv.get_config("search"))
+    shown = tables.entries(cells, folder, "accuracy_valid")
+    return tables.listing(shown, "setting", _setting, "validation accuracy in %")
+
+
 def _row(spec: RunSpec) -> str:
     return f"{names.method(spec)}, {'-'.join(map(str, spec.layer_widths))} channels"
 
@@ -42,4 +56,4 @@ def best(folder: str | pathlib.Path = "conv") -> str:
     return tables.pivot(shown, "network", _row, tables.dataset)
 
 
-TABLES = {"compare": compare, "best": best}
+TABLES = {"compare": compare, "search": search, "best": best}
