@@ -15,7 +15,7 @@ augmentation.
 a choice of scales and learning rates, and judges them by 2,000 others. ``search``
 compares settings of a network on a tenth of CIFAR-10's training images, which it does
 not train on. ``best`` trains a network a dataset on whole training sets, with three
-seeds; ``backprop``, the same networks end to end. A dataset can be chosen:
+seeds; ``backprop``, the same networks end to end, with one. A dataset can be chosen:
 ``--config.dataset=mnist``.
 """
 
@@ -128,7 +128,6 @@ BACKPROP = tuple(
         "learning_rate": 1e-3,
         "schedule": "cosine",
         "precision": "bfloat16",
-        "seeds": SEEDS,
     }
     for dataset, size in NETWORKS.items()
 )
