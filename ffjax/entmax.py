@@ -15,7 +15,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ffjax import halving
+from ffjax import fusion, halving
 from ffjax.errors import UserError
 
 _MAX_STEPS = 200  # never reached: a guard against inputs that are not numbers
@@ -125,7 +125,7 @@ def _weights(
 
     def power(exponent: float) -> jax.Array:
         nonlocal tau
-        tau, zero = _apart(tau)
+        tau, zero = fusion.unshared(tau, jnp.zeros((), tau.dtype))
         return _power(z - tau, exponent, False, zero)
 
     q = 1 / (alpha - 1)
@@ -153,20 +153,6 @@ def _scale(x: jax.Array, alpha: float) -> jax.Array:
     """Scores whose largest is 0: so tau lies in [-1, 0], whatever the scale of x."""
     largest = jax.lax.stop_gradient(jnp.max(x, axis=-1, keepdims=True))
     return (alpha - 1) * (x - largest)
-
-
-def _apart(tau: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The same tau and a zero, but to XLA on a CPU they are others.
-
-    Every sum over a row computes what it adds from the scores, which XLA fuses. What
-    two sums share, be it a row of zeros, it would write to memory and read again.
-    """
-    return jax.lax.platform_dependent(
-        tau,
-        jnp.zeros((), tau.dtype),
-        cpu=lambda *both: jax.lax.optimization_barrier(both),
-        default=lambda *both: both,
-    )
 
 
 def _find_threshold(z: jax.Array, alpha: float, near_softmax: bool) -> jax.Array:
@@ -213,7 +199,7 @@ def _newton(
     """The mass under tau, and where Newton's method goes from there."""
     q = 1 / (alpha - 1)
     mass = jnp.sum(_power(z - tau, q, near_softmax), axis=-1, keepdims=True)
-    own, zero = _apart(tau)
+    own, zero = fusion.unshared(tau, jnp.zeros((), tau.dtype))
     power = _power(z - own, q - 1, near_softmax, zero)
     slope = jnp.sum(power, axis=-1, keepdims=True)
     return mass, tau + (mass - mass ** (2 - alpha)) / slope

@@ -18,6 +18,7 @@ ORDER = [
     "errors",
     "atomic",
     "data",
+    "fusion",
     "halving",
     "entmax",
     "goodness",

@@ -10,6 +10,7 @@ import math
 import jax
 import jax.numpy as jnp
 
+from ffjax import fusion
 from ffjax.model import normalise, product
 
 
@@ -39,9 +40,9 @@ def _standard_moment_jvp(
         return value, jnp.zeros_like(value)
     mean, scale = _standard(h)
     moment = _power_mean(h, mean, scale, p)
-    mean, scale = _apart(mean, scale)
+    mean, scale = fusion.unshared(mean, scale)
     below = _power_mean(h, mean, scale, p - 1)
-    mean, scale = _apart(mean, scale)
+    mean, scale = fusion.unshared(mean, scale)
     s = scale * (h - mean)
     weight = jax.lax.integer_pow(s, p - 1) - below - moment * s
     value = moment[..., 0] - _normal_moment(p)
@@ -67,21 +68,8 @@ def _standard(h: jax.Array) -> tuple[jax.Array, jax.Array]:
     )
     mean = close + jnp.mean(h - close, axis=-1, keepdims=True)
     second = jnp.mean(jnp.square(h - mean), axis=-1, keepdims=True)
-    return _apart(mean, jax.lax.rsqrt(second + 1e-8))
-
-
-def _apart(mean: jax.Array, scale: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The same numbers, but to XLA on a CPU they are others.
-
-    Every reduction computes its powers from h, which XLA fuses. What two of them share,
-    such as h - mean, it would write to memory and read again instead.
-    """
-    return jax.lax.platform_dependent(
-        mean,
-        scale,
-        cpu=lambda *both: jax.lax.optimization_barrier(both),
-        default=lambda *both: both,
-    )
+    mean, scale = fusion.unshared(mean, jax.lax.rsqrt(second + 1e-8))
+    return mean, scale
 
 
 def _power_mean(h: jax.Array, mean: jax.Array, scale: jax.Array, p: int) -> jax.Array:
