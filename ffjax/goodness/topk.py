@@ -55,9 +55,15 @@ def contrast_of_extremes(h: jax.Array, k: int) -> jax.Array:
     return jax.lax.platform_dependent(
         h,
         cpu=lambda h: mean_of_largest(h, k) + mean_of_largest(-h, k),
-        # Both ends in the same kernels.
-        default=lambda h: mean_of_largest(jnp.stack([h, -h]), k).sum(axis=0),
+        default=functools.partial(_contrast_at_once, k=k),
     )
+
+
+def _contrast_at_once(h: jax.Array, *, k: int) -> jax.Array:
+    """Both ends in the same kernels: h and -h as one array."""
+    # A product, not a stack, is computed where it is used.
+    sign = jnp.asarray([1, -1], h.dtype).reshape(2, *(1 for _ in h.shape))
+    return mean_of_largest(sign * h[None], k).sum(axis=0)
 
 
 def trimmed_sum(x: jax.Array, k: int) -> jax.Array:
@@ -217,12 +223,23 @@ def _by_bits(h: jax.Array, *, k: int) -> tuple[jax.Array, jax.Array]:
             rest, is_reached, num_bits - num_tied - num_turns, num_turns
         )
     # In units of half of what is tied: those from 0 are as large as the k-th or tied
-    # with it, those from 2 are larger.
-    above = jnp.sum((rest >= 2).astype(dtype), axis=-1, keepdims=True)
-    inside = jnp.sum((rest >= 0).astype(dtype), axis=-1, keepdims=True)
-    share = (k - above) / (inside - above)
-    weight = jnp.where(rest >= 2, 1, share) / k * (rest >= 0)
-    value = jnp.sum(jnp.where(rest >= 0, weight * h, 0), axis=-1)
+    # with it, those from 2 are larger. Behind barriers all reductions are one kernel;
+    # XLA would else repeat the last turns for each of them.
+    rest = jax.lax.optimization_barrier(rest)
+    is_above = rest >= 2
+    is_tied = (rest >= 0) & ~is_above
+    over_row = {"axis": -1, "keepdims": True}
+    above, tied, mean_above, largest_tied = jax.lax.optimization_barrier(
+        (
+            jnp.sum(is_above.astype(dtype), **over_row),
+            jnp.sum(is_tied.astype(dtype), **over_row),
+            jnp.sum(jnp.where(is_above, h.astype(dtype) / k, 0), **over_row),
+            jnp.max(jnp.where(is_tied, h, -jnp.inf), **over_row).astype(dtype),
+        )
+    )
+    share = (k - above) / tied
+    value = (mean_above + (k - above) / k * largest_tied)[..., 0]
+    weight = jnp.where(is_above, 1, jnp.where(is_tied, share, 0)) / k
     return value.astype(h.dtype), weight.astype(h.dtype)
 
 
