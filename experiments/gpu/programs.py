@@ -184,7 +184,8 @@ class Case:
 
     def _hyper(self) -> Hyper:
         number: Any = jax.ShapeDtypeStruct((), jnp.float32)
-        return Hyper(number, number, number if self.is_mixed else None)
+        choice: Any = jax.ShapeDtypeStruct((), jnp.bool_)
+        return Hyper(number, number, choice if self.is_mixed else None)
 
 
 class _Placement:

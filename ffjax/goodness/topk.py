@@ -223,23 +223,23 @@ def _by_bits(h: jax.Array, *, k: int) -> tuple[jax.Array, jax.Array]:
             rest, is_reached, num_bits - num_tied - num_turns, num_turns
         )
     # In units of half of what is tied: those from 0 are as large as the k-th or tied
-    # with it, those from 2 are larger. Behind barriers all reductions are one kernel;
-    # XLA would else repeat the last turns for each of them.
+    # with it, those from 2 are larger. Between barriers all reductions are one kernel;
+    # XLA would else repeat the last turns for each of them. No comparison is there
+    # twice: one that is shared would be written to memory by a kernel of its own.
     rest = jax.lax.optimization_barrier(rest)
-    is_above = rest >= 2
-    is_tied = (rest >= 0) & ~is_above
     over_row = {"axis": -1, "keepdims": True}
-    above, tied, mean_above, largest_tied = jax.lax.optimization_barrier(
+    above, inside, mean_above, least, rest = jax.lax.optimization_barrier(
         (
-            jnp.sum(is_above.astype(dtype), **over_row),
-            jnp.sum(is_tied.astype(dtype), **over_row),
-            jnp.sum(jnp.where(is_above, h.astype(dtype) / k, 0), **over_row),
-            jnp.max(jnp.where(is_tied, h, -jnp.inf), **over_row).astype(dtype),
+            jnp.sum((rest >= 2).astype(dtype), **over_row),
+            jnp.sum((rest >= 0).astype(dtype), **over_row),
+            jnp.sum(jnp.where(rest < 2, 0, h.astype(dtype) / k), **over_row),
+            jnp.min(jnp.where(rest < 0, jnp.inf, h), **over_row).astype(dtype),
+            rest,
         )
     )
-    share = (k - above) / tied
-    value = (mean_above + (k - above) / k * largest_tied)[..., 0]
-    weight = jnp.where(is_above, 1, jnp.where(is_tied, share, 0)) / k
+    value = (mean_above + (k - above) / k * least)[..., 0]
+    share = (k - above) / (inside - above)
+    weight = jnp.where(rest >= 2, 1, jnp.where(rest >= 0, share, 0)) / k
     return value.astype(h.dtype), weight.astype(h.dtype)
 
 

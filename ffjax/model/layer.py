@@ -49,7 +49,7 @@ class Layer(nn.Module):
     - "output": goodness is measured on h + W_label onehot(label) (paper, eq. 7), while
       h itself stays free of the label.
 
-    Where norm_gate is None, a number says whether there is a gate, so that layers with
+    Where norm_gate is None, data say whether there is a gate, so that layers with
     and without it can share a program.
 
     With ``reads`` the layer is a convolution: x is a map of that shape as a row, and
@@ -79,7 +79,7 @@ class Layer(nn.Module):
           x: inputs (..., D); (..., D + 1) if the label enters at the input.
           label: integers (...), or (K, ...): K candidates for each input. What does not
             depend on the label is computed once for all of them, and its gradient too.
-          gate_on: above 0 where there is a norm gate, if norm_gate is None.
+          gate_on: whether there is a norm gate, if norm_gate is None.
 
         Returns:
           What goes on to the next layer, and what goodness is measured on: (..., W),
@@ -97,7 +97,7 @@ class Layer(nn.Module):
             before = self._dense(x, fan_in=x.shape[-1])
         h = ACTIVATIONS[self.activation](before)
         if self.norm_gate is None and gate_on is not None:
-            h = jnp.where(gate_on > 0, gate(h), h)
+            h = jnp.where(gate_on, gate(h), h)
         elif self.norm_gate:
             h = gate(h)
         if self.label_site == "output":

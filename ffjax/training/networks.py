@@ -198,7 +198,7 @@ class _Group:
                 Hyper(
                     jnp.float32(member.training.learning_rate),
                     jnp.float32(member.training.threshold),
-                    jnp.float32(member.norm_gate) if is_mixed else None,
+                    jnp.bool_(member.norm_gate) if is_mixed else None,
                 )
                 for member in self.padded
             ]
