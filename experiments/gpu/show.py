@@ -7,7 +7,7 @@ Row = dict[str, Any]
 
 _KINDS = {"train": "a training step", "advance": "a chunk", "evaluate": "a chunk"}
 _CARD_BYTES = (40e9, 80e9)
-# What JAX takes of a GPU's memory unless XLA_PYTHON_CLIENT_MEM_FRACTION says otherwise.
+# What JAX takes of a GPU's memory unless XLA_CLIENT_MEM_FRACTION says otherwise.
 _JAX_SHARE = 0.75
 
 
