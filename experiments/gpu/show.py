@@ -3,7 +3,12 @@
 from collections import Counter
 from typing import Any
 
+from configs import grid
+from experiments.gpu import programs
+
 Row = dict[str, Any]
+
+PATHWAYS = ("standard", "ffcl")
 
 _KINDS = {"train": "a training step", "advance": "a chunk", "evaluate": "a chunk"}
 _CARD_BYTES = (40e9, 80e9)
@@ -25,30 +30,42 @@ def render(rows: list[Row]) -> str:
 
 def _coverage(rows: list[Row]) -> str:
     """Which programs there are, and for which functions."""
-    functions = {row["goodness"] for row in rows if row["goodness"]}
-    counts: dict[tuple, set[str]] = {}
+    covered: dict[tuple, dict[str, set[str]]] = {}
     for row in rows:
         what = f"{row['kind']}, layer {row['layer']}" if row["layer"] else row["kind"]
         key = row["members"], row["devices"], row["precision"], what
-        counts.setdefault(key, set()).add(row["goodness"])
-    lines = []
-    for key, own in sorted(counts.items()):
-        some = ", ".join(sorted(filter(None, own))) or "has none"
-        covered = f"all {len(functions)}" if own == functions else some
-        lines.append("| " + " | ".join(map(str, [*key, covered])) + " |\n")
+        own = covered.setdefault(key, {pathway: set() for pathway in PATHWAYS})
+        own[row["pathway"]].add(row["goodness"])
+    lines = [
+        "| " + " | ".join(map(str, [*key, *map(_functions, own.values())])) + " |\n"
+        for key, own in sorted(covered.items())
+    ]
     return (
-        f"{len(rows)} programs of the paper's size, both pathways, compiled without a "
-        "GPU. What is not in this list was not compiled for this page.\n\n"
-        "| networks | devices | precision | kind | functions |\n"
-        + "|---" * 5
+        f"{len(rows)} of the grid's {len(programs.all_cases())} programs of the "
+        "paper's size, compiled without a GPU. Two networks are one with and one "
+        "without the norm gate, five and eight are seeds. What is not in this list "
+        "was not compiled for this page.\n\n"
+        "| networks | devices | precision | kind | "
+        + " | ".join(f"functions, {pathway}" for pathway in PATHWAYS)
+        + " |\n"
+        + "|---" * (4 + len(PATHWAYS))
         + "|\n"
         + "".join(lines)
     )
 
 
+def _functions(names: set[str]) -> str:
+    """The functions of some programs; a program without one serves them all."""
+    if names == set(grid.GOODNESS):
+        return f"all {len(names)}"
+    if names == {""}:
+        return "serves all"
+    return ", ".join(sorted(names)) or "none"
+
+
 def _table(rows: list[Row], kind: str) -> str:
     """The programs of a kind."""
-    own = [row for row in rows if row["kind"] == kind]
+    own = sorted((row for row in rows if row["kind"] == kind), key=_order)
     if not own:
         return ""
     header = (
@@ -58,6 +75,18 @@ def _table(rows: list[Row], kind: str) -> str:
         "temporaries, MB | arguments, GB |\n" + "|---" * 14 + "|\n"
     )
     return header + "".join(_line(row) for row in own)
+
+
+def _order(row: Row) -> tuple:
+    """A row's place in its table, whenever it was compiled."""
+    functions = ("", *grid.GOODNESS)
+    return (
+        row["members"],
+        row["precision"] != "float32",
+        -row["layer"],
+        PATHWAYS.index(row["pathway"]),
+        functions.index(row["goodness"]),
+    )
 
 
 def _line(row: Row) -> str:
@@ -103,7 +132,7 @@ def _groups(rows: list[Row]) -> str:
     """The largest groups that fit, where a network and a group of 5 were compiled."""
     lines = []
     kinds = {"train", "advance"}
-    for pathway in ("standard", "ffcl"):
+    for pathway in PATHWAYS:
         for precision in ("float32", "bfloat16"):
             own = [
                 row

@@ -160,7 +160,8 @@ def test_rows_are_kept_and_shown(tmp_path, capsys):
     shown = path.with_suffix(".md").read_text()
     assert shown == show.render(list(again.values()))
     assert "## advance" in shown
-    assert "| 1 | 1 | float32 | advance, layer 2 | has none |" in shown
+    assert "1 of the grid's 656 programs" in shown
+    assert "| 1 | 1 | float32 | advance, layer 2 | none | serves all |" in shown
 
 
 def test_largest_group():
