@@ -56,10 +56,12 @@ FFCL = {
 }
 
 # Energy, selection and shape. Functions differ in scale and in the scale of their
-# gradient, so that each has a choice of both.
+# gradient, so that each has a choice of scales of the loss and of learning rates.
 FUNCTIONS = ("mean", "sos", "topk", "entmax", "burstiness", "moment")
-SCALES = (1.0, 10.0)
-RATES = {"groups": (0.01, 0.03), "ffcl": (0.003,)}
+SETTINGS = {
+    "groups": ((1.0, 0.01), (1.0, 0.003), (1.0, 0.03), (10.0, 0.003), (10.0, 0.01)),
+    "ffcl": ((1.0, 0.003), (10.0, 0.003), (1.0, 0.001)),
+}
 
 COMPARE = tuple(
     {
@@ -76,9 +78,8 @@ COMPARE = tuple(
         "learning_rate": rate,
     }
     for fields in (GROUPS, FFCL)
+    for scale, rate in SETTINGS[str(fields["pathway"])]
     for goodness in FUNCTIONS
-    for scale in SCALES
-    for rate in RATES[str(fields["pathway"])]
     # The label's shift adds a constant to the mean, whatever the image.
     if (fields["pathway"], goodness) != ("ffcl", "mean")
 )
