@@ -45,8 +45,8 @@ def to_bfloat16(x: jax.Array) -> jax.Array:
     """Numbers rounded to the nearest bfloat16, halves to even.
 
     XLA's own conversion takes more than twice as long on a CPU, because it looks for
-    NaN. Here a NaN stays one as well, unless all of its lower bits are set, which no
-    operation makes of numbers.
+    NaN. Here the NaN that operations make stays one; others, with bits set in their
+    lower half, may become an infinity or a zero.
     """
     if x.dtype != jnp.float32:
         return x.astype(jnp.bfloat16)
