@@ -92,9 +92,10 @@ def by_value(cells: Iterable[Cell]) -> list[Run]:
 
     A number that several runs measure, such as the better of two gates, is settled by
     the first of them; a mean over seeds, in equal parts by its seeds. So whoever stops
-    early has as much of the paper as the time allows.
+    early has as much of the paper as the time allows. Of two runs that are worth the
+    same, the one without the norm gate comes first.
     """
-    left = ordered(cells)
+    left = sorted(ordered(cells), key=lambda run: run.spec.norm_gate)
     hours = [cost.cpu_seconds(run.spec) / 3600 for run in left]
     rows = [_settled(run) for run in left]
     known: set[tuple[int, int]] = set()

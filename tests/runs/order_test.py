@@ -169,3 +169,22 @@ def test_by_value_keeps_all_runs_and_starts_with_what_is_worth_most(papers):
                 known |= set(order._settled(run))
         halves.append(len(known))
     assert halves[0] > halves[1] > 0
+
+
+def test_by_value_runs_without_the_gate_first():
+    made = cells(
+        dataset="fashion_mnist",
+        pathway="ffcl",
+        activation="gelu",
+        goodness=("burstiness", "sos"),
+        norm_gate=(True, False),
+        num_layers=4,
+        width=2000,
+        batch_size=500,
+        epochs=60,
+        train_limit=0,
+        test_limit=0,
+    )
+    runs = order.by_value(made)
+    assert all(order._settled(run) for run in runs), "numbers of the paper"
+    assert [run.spec.norm_gate for run in runs] == [False, False, True, True]
