@@ -59,8 +59,15 @@ FFCL = {
 # gradient, so that each has a choice of scales of the loss and of learning rates.
 FUNCTIONS = ("mean", "sos", "topk", "entmax", "burstiness", "moment")
 SETTINGS = {
-    "groups": ((1.0, 0.01), (1.0, 0.003), (1.0, 0.03), (10.0, 0.003), (10.0, 0.01)),
-    "ffcl": ((1.0, 0.003), (10.0, 0.003), (1.0, 0.001)),
+    "groups": (
+        (1.0, 0.001),
+        (1.0, 0.003),
+        (1.0, 0.01),
+        (1.0, 0.03),
+        (10.0, 0.003),
+        (10.0, 0.01),
+    ),
+    "ffcl": ((1.0, 0.001), (1.0, 0.003), (1.0, 0.01), (10.0, 0.003)),
 }
 
 COMPARE = tuple(

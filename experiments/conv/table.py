@@ -2,16 +2,18 @@
 
 import pathlib
 
-from experiments import tables
+from experiments import dot_chart, tables
 from experiments.conv import conv
 from experiments.tables import Entry
 from ffjax import config
 from ffjax.config import RunSpec
 from ffjax.paper import names
 
+VALID = "validation accuracy in %"
+
 
 def compared(folder: str | pathlib.Path = "conv/compare") -> list[Entry]:
-    """Of each function and pathway the learning rate that is best in validation."""
+    """Of each function and pathway the setting that is best in validation."""
     cells = config.expand(conv.get_config("compare"))
     best: dict[tuple[str, str], Entry] = {}
     for entry in tables.entries(cells, folder, "accuracy_valid"):
@@ -28,8 +30,13 @@ def compare(folder: str | pathlib.Path = "conv/compare") -> str:
         "goodness",
         names.goodness,
         lambda spec: names.label(spec.pathway),
-        "validation accuracy in %",
+        VALID,
     )
+
+
+def draw(folder: str | pathlib.Path = "conv/compare") -> bytes:
+    """The figure of the same."""
+    return dot_chart.draw(compared(folder), names.goodness, VALID)
 
 
 def _setting(spec: RunSpec) -> str:
@@ -43,7 +50,7 @@ def search(folder: str | pathlib.Path = "conv/search") -> str:
     """Settings of a network, on validation images."""
     cells = config.expand(conv.get_config("search"))
     shown = tables.entries(cells, folder, "accuracy_valid")
-    return tables.listing(shown, "setting", _setting, "validation accuracy in %")
+    return tables.listing(shown, "setting", _setting, VALID)
 
 
 def _row(spec: RunSpec) -> str:
@@ -57,3 +64,4 @@ def best(folder: str | pathlib.Path = "conv") -> str:
 
 
 TABLES = {"compare": compare, "search": search, "best": best}
+FIGURES = {"conv/compare.png": draw}

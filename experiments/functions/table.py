@@ -2,8 +2,8 @@
 
 import pathlib
 
-from experiments import tables
-from experiments.functions import figure, functions
+from experiments import dot_chart, tables
+from experiments.functions import functions
 from experiments.tables import Entry
 from ffjax import config
 from ffjax.config import RunSpec
@@ -38,7 +38,7 @@ def ranking(folder: str | pathlib.Path = "functions") -> str:
 
 def draw() -> bytes:
     """The figure of the same."""
-    return figure.draw(measured(), name)
+    return dot_chart.draw(measured(), name)
 
 
 TABLES = {"ranking": ranking}

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from configs import grid
-from experiments import summary, tables
+from experiments import dot_chart, summary, tables
+from experiments.conv import conv
+from experiments.conv import table as conv_table
 from experiments.full import full
 from experiments.full import table as full_table
-from experiments.functions import figure as functions_figure
 from experiments.functions import functions
 from experiments.functions import table as functions_table
 from experiments.headline import figure, headline
@@ -253,9 +254,43 @@ def test_functions_are_ranked_by_the_better_pathway(tmp_path: pathlib.Path):
         "| SoS, threshold 2 | 61.00 ± 1.41 (61.43) | 82.00 ± 1.41 (82.38) |",
     ]
     shown = functions_table.measured(tmp_path)
-    image = functions_figure.draw(shown, functions_table.name)
+    image = dot_chart.draw(shown, functions_table.name)
     assert image.startswith(b"\x89PNG")
-    assert functions_figure.draw([], functions_table.name).startswith(b"\x89PNG")
+    assert dot_chart.draw([], functions_table.name).startswith(b"\x89PNG")
+
+
+def test_a_function_in_convolutions_has_its_best_setting(tmp_path: pathlib.Path):
+    valid = {
+        ("sos", "groups", 1.0, 0.003): 47.0,
+        ("sos", "groups", 1.0, 0.01): 40.0,
+        ("sos", "ffcl", 1.0, 0.001): 30.0,
+        ("mean", "groups", 10.0, 0.01): 50.0,
+    }
+    runs = [
+        # The better it is in validation, the worse on the test images.
+        (cell, 42, {"accuracy": 90 - valid[own], "accuracy_valid": valid[own]})
+        for cell in config.expand(conv.get_config("compare"))
+        if (
+            own := (
+                cell.spec.goodness,
+                cell.spec.pathway,
+                cell.spec.loss_scale,
+                cell.spec.learning_rate,
+            )
+        )
+        in valid
+    ]
+    assert len(runs) == len(valid)
+    write_records(tmp_path, runs)
+    assert conv_table.compare(tmp_path).splitlines() == [
+        "Validation accuracy in %. Runs: 60-120-240, 4 epochs, seed 42.",
+        "",
+        "| goodness | groups | FFCL |",
+        "| --- | --- | --- |",
+        "| mean | 50.00 |  |",
+        "| SoS | 47.00 | 30.00 |",
+    ]
+    assert conv_table.draw(tmp_path).startswith(b"\x89PNG")
 
 
 def test_all_functions_run_on_both_pathways_with_a_threshold_of_their_own():

@@ -8,17 +8,24 @@ import matplotlib
 from matplotlib import figure
 from matplotlib.backends import backend_agg
 
-from experiments.tables import Entry
+from experiments.tables import TEST, Entry
 from ffjax.config import RunSpec
 from ffjax.paper import names
 
-COLOURS = {"standard": "#d55e00", "ffcl": "#0072b2"}
+COLOURS = {"standard": "#d55e00", "ffcl": "#0072b2", "groups": "#009e73"}
 
 
-def draw(shown: Sequence[Entry], name: Callable[[RunSpec], str]) -> bytes:
+def draw(
+    shown: Sequence[Entry], name: Callable[[RunSpec], str], what: str = TEST
+) -> bytes:
     """A PNG with a line for each function, in the order of the entries.
 
     A dot is the mean over the seeds, its bar the standard deviation to both sides.
+
+    Args:
+      shown: cells of one or more pathways.
+      name: of a function, from its run.
+      what: was measured.
     """
     functions = list(dict.fromkeys(name(entry.spec) for entry in shown))
     with matplotlib.rc_context(
@@ -31,6 +38,8 @@ def draw(shown: Sequence[Entry], name: Callable[[RunSpec], str]) -> bytes:
         panel = drawing.subplots()
         for pathway, colour in COLOURS.items():
             own = [entry for entry in shown if entry.spec.pathway == pathway]
+            if not own:
+                continue
             panel.errorbar(
                 [entry.mean for entry in own],
                 [functions.index(name(entry.spec)) for entry in own],
@@ -45,8 +54,11 @@ def draw(shown: Sequence[Entry], name: Callable[[RunSpec], str]) -> bytes:
         panel.invert_yaxis()
         panel.grid(axis="x", color="#e3e6ea")
         panel.set_axisbelow(True)
-        panel.set_xlabel("test accuracy (%), mean ± standard deviation over the seeds")
-        drawing.legend(loc="outside upper left", ncols=2, frameon=False)
+        has_spread = any(len(entry.accuracies) > 1 for entry in shown)
+        spread = ", mean ± standard deviation over the seeds" if has_spread else ""
+        panel.set_xlabel(f"{what}{spread}")
+        if shown:
+            drawing.legend(loc="outside upper left", ncols=3, frameon=False)
         scratch = io.BytesIO()
         drawing.savefig(scratch, format="png", dpi=160)
     return scratch.getvalue()
