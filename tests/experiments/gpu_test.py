@@ -155,9 +155,7 @@ def test_rows_are_kept_and_shown(tmp_path, capsys):
     command.compile_missing([case], "a100", rows, path)
     assert "1/1" in capsys.readouterr().err
     again = command._read(path)
-    assert (
-        again == json.loads(json.dumps(list(rows.values())), object_hook=None) or again
-    )
+    assert json.dumps(list(again.values())) == json.dumps(list(rows.values()))
     command.compile_missing([case], "a100", again, path)
     assert capsys.readouterr().err == ""
     shown = path.with_suffix(".md").read_text()
