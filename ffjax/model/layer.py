@@ -33,6 +33,10 @@ ACTIVATIONS: dict[str, Activation] = {
 
 LabelSite = Literal["none", "input", "output"]
 
+# Of a layer's parameters, what is measured and not learned.
+INPUT_MEAN = "input_mean"
+INPUT_SCALE = "input_scale"  # 1 / standard deviation
+
 
 def gate(h: jax.Array) -> jax.Array:
     """The norm gate sigmoid(||h||) * h over the last axis (paper, section 4.1)."""
@@ -57,6 +61,11 @@ class Layer(nn.Module):
     x. Activations (LN-GELU's mean, too), the gate and the label's shift are those of
     the channels at a position.
 
+    With ``standardise`` the layer reads (x - m) / s, where m and s are the mean and the
+    standard deviation of each channel over training examples (of each unit, if layers
+    are dense). They are no weights: ``program.with_statistics`` sets them before the
+    layer is trained, and they have no gradient. Beyond the edges of a map there is m.
+
     Weights and biases start uniform in +-1/sqrt(fan_in), W_label in +-1/sqrt(classes).
     """
 
@@ -68,6 +77,7 @@ class Layer(nn.Module):
     precision: product.Precision = "float32"
     reads: Shape | None = None
     kernel: int = 0
+    standardise: bool = False
 
     @nn.compact
     def __call__(
@@ -86,6 +96,8 @@ class Layer(nn.Module):
           with K in front where it depends on the label; (..., P, W) of a convolution.
         """
         is_alone = x.ndim == 1
+        if self.standardise:
+            x = self._standardised(x)
         if self.reads is not None:
             x = convolve.windows(x, self.reads, self.kernel)
         if self.label_site == "input":
@@ -106,6 +118,17 @@ class Layer(nn.Module):
                 shift = jnp.expand_dims(shift, -2)
             return h, _add(h, shift)
         return h, h
+
+    def _standardised(self, x: jax.Array) -> jax.Array:
+        channels = self.reads.channels if self.reads else x.shape[-1]
+        mean = self.param(INPUT_MEAN, nn.initializers.zeros, (channels,))
+        scale = self.param(INPUT_SCALE, nn.initializers.ones, (channels,))
+        split = x.reshape(*x.shape[:-1], -1, channels).astype(jnp.float32)
+        lead = (1,) * (split.ndim - 1)
+        standard = (split - mean.reshape(*lead, -1)) * scale.reshape(*lead, -1)
+        standard = jax.lax.stop_gradient(standard).reshape(x.shape)
+        is_half = x.dtype == jnp.bfloat16
+        return product.to_bfloat16(standard) if is_half else standard
 
     def _dense(self, x: jax.Array, fan_in: int) -> jax.Array:
         kernel = self.param("kernel", _uniform(fan_in), (x.shape[-1], self.width))

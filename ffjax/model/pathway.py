@@ -63,6 +63,8 @@ NORMALISATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "layer": normalise.layer_norm,  # mean 0 and variance 1
     # The same of the units of each class alone; an image has none, and is taken whole.
     "group": normalise.layer_norm,
+    # And then each channel over the training set, by the layer that reads it.
+    "channel": normalise.layer_norm,
 }
 
 
@@ -128,6 +130,7 @@ class Architecture:
             label_site=pathway.first_site if index == 0 else pathway.later_site,
             num_classes=self.num_classes,
             precision=self.precision,
+            standardise=self.standardises,
             **self._convolution(index),
         )
 
@@ -136,6 +139,11 @@ class Architecture:
             return {}
         reads = self.maps.reads(self.widths, index)
         return {"reads": reads, "kernel": self.maps.kernel}
+
+    @property
+    def standardises(self) -> bool:
+        """Whether layers know the mean and the scale of their inputs' channels."""
+        return self.normalisation == "channel"
 
     @property
     def carries_label(self) -> bool:

@@ -33,7 +33,7 @@ _OLD_FORMAT = "ffjax-network-1"
 _Size = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 _Positive = Annotated[float, msgspec.Meta(gt=0, le=1e30)]
 _Pathway = Literal["standard", "ffcl", "groups"]
-_Normalisation = Literal["l2", "rms", "layer", "group"]
+_Normalisation = Literal["l2", "rms", "layer", "group", "channel"]
 _Ensemble = Literal["all", "later", "last"]
 
 

@@ -292,8 +292,12 @@ def _train_layer(
         states.append(
             program_lib.init_layer(group.arch, index, init_key, width, training)
         )
-    key = group.place(keys)
+    key, fresh = group.place(keys), group.place(states)
     program = Program.of(group.arch, index, training, has_lower=bool(examples.lower))
+    if group.arch.standardises:
+        fresh = measure_members(
+            fresh, examples, group.hyper.gate_on, mesh=group.mesh, program=program
+        )
 
     def span(state, losses, first, last):
         return train_members(
@@ -318,7 +322,7 @@ def _train_layer(
     losses = jax.device_put(losses, NamedSharding(group.mesh, PartitionSpec(AXIS)))
     return program_lib.run_epochs(
         span,
-        group.place(states),
+        fresh,
         losses,
         training.epochs,
         report if on_epochs else None,
@@ -364,12 +368,27 @@ def train_members(
     state, losses, key, examples, hyper, first, last, *, mesh, program
 ):  # fmt: skip
     """``train_epochs`` of all members."""
-    # Above the first layer, members have inputs of their own unless recomputed.
-    own_inputs = 0 if program.index > 0 and not examples.lower else None
-    axes = (0, 0, 0, Examples(own_inputs, None, 0), 0, None, None)  # pyright: ignore[reportArgumentType]
+    axes = (0, 0, 0, _axes(program, examples), 0, None, None)
     one = functools.partial(program_lib.train_epochs, program=program)
     arguments = (state, losses, key, examples, hyper, first, last)
     return _over_members(one, axes, mesh)(*arguments)
+
+
+@functools.partial(jax.jit, static_argnames=("mesh", "program"))
+def measure_members(state, examples, gate_on, *, mesh, program):
+    """``with_statistics`` of all members."""
+    one = functools.partial(program_lib.with_statistics, program=program)
+    axes = (0, _axes(program, examples), 0)
+    return _over_members(one, axes, mesh)(state, examples, gate_on)
+
+
+def _axes(program: Program, examples: Examples) -> Any:
+    """Which of the examples are a member's own: see ``_over_members``."""
+    # Above the first layer, members have inputs of their own unless recomputed.
+    own_inputs: Any = 0 if program.index > 0 and not examples.lower else None
+    shared: Any = None
+    layers: Any = 0
+    return Examples(own_inputs, shared, layers)
 
 
 @functools.partial(jax.jit, static_argnames=("mesh", "arch", "index"))

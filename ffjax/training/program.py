@@ -18,6 +18,7 @@ from flax import struct
 
 from ffjax.goodness import State
 from ffjax.model import pathway, product
+from ffjax.model.layer import INPUT_MEAN, INPUT_SCALE
 from ffjax.model.pathway import Architecture, Params
 from ffjax.training.optimizer import Training, bias_corrections
 
@@ -262,6 +263,33 @@ def init_layer(
     params = variables["params"]
     goodness_state = arch.goodness.init(arch.measured_width(index))
     return LayerState(params, training.optimizer.init(params), goodness_state)
+
+
+_SAMPLE = 2000  # examples whose inputs are measured
+
+
+@functools.partial(jax.jit, static_argnames=("program",))
+def with_statistics(
+    state: LayerState,
+    examples: Examples,
+    gate_on: jax.Array | None,
+    *,
+    program: Program,
+) -> LayerState:
+    """A fresh layer that knows the mean and scale of each channel of its inputs.
+
+    They are measured on some 2,000 examples, which are spread over the training set.
+    """
+    x = examples.inputs[:: max(1, len(examples.inputs) // _SAMPLE)]
+    no_label = jnp.zeros(len(x), jnp.int32)
+    x = product.unpack(x)
+    x = pathway.propagate(program.arch, examples.lower, x, no_label, gate_on)
+    channels = len(state.params[INPUT_MEAN])
+    split = x.astype(jnp.float32).reshape(-1, channels)
+    mean, spread = jnp.mean(split, axis=0), jnp.std(split, axis=0)
+    # A channel that is always 0 stays at 0.
+    measured = {INPUT_MEAN: mean, INPUT_SCALE: 1 / (spread + 1e-3)}
+    return state.replace(params={**state.params, **measured})
 
 
 def num_slots(epochs: int) -> int:

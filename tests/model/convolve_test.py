@@ -137,7 +137,7 @@ def test_what_goes_on_is_pooled_and_normalised(rng, normalisation):
         expected = pooled / np.linalg.norm(pooled, axis=1, keepdims=True)
     elif normalisation == "rms":
         expected = pooled / np.sqrt((pooled**2).mean(1, keepdims=True))
-    elif normalisation == "layer":
+    elif normalisation in ("layer", "channel"):
         centred = pooled - pooled.mean(1, keepdims=True)
         expected = centred / centred.std(1, keepdims=True)
     else:

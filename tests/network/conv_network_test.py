@@ -40,7 +40,14 @@ def network(images, labels):
     return ffjax.fit(images, labels, **SMALL)
 
 
-@pytest.mark.parametrize("fields", [{}, {"pathway": "ffcl", "goodness": "burstiness"}])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"pathway": "ffcl", "goodness": "burstiness"},
+        {"normalisation": "channel", "precision": "bfloat16"},
+    ],
+)
 def test_a_loaded_network_is_the_same(images, labels, fields, tmp_path):
     network = ffjax.fit(images, labels, **{**SMALL, **fields})
     network.save(tmp_path / "n")

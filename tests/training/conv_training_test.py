@@ -10,11 +10,11 @@ import pytest
 from small_networks import architecture, machine, member, train
 
 from ffjax.errors import UserError
-from ffjax.model import evaluate
+from ffjax.model import evaluate, pathway
 from ffjax.model.maps import Maps, Shape
 from ffjax.training import backprop, checks, networks
 from ffjax.training.objective import Objective
-from ffjax.training.optimizer import Training
+from ffjax.training.optimizer import Optimizer, Training
 
 # The 12 inputs of the toy problem, as images.
 MAPS = Maps(Shape(2, 6, 1), 3, (1, 0))
@@ -27,12 +27,16 @@ NETWORKS = {
     "ffcl, not shifted": architecture("ffcl", "topk", normalisation="rms", maps=MAPS),
     "groups, running mean": architecture("groups", "softmax_energy_margin", maps=MAPS),
     "dense groups": architecture("groups", "sos", normalisation="group"),
+    "standardised": architecture(
+        "groups", "mean", activation="relu", normalisation="channel", maps=MAPS
+    ),
+    "dense, standardised": architecture(normalisation="channel"),
 }
 CHANGES = {"objective": SOFTMAX, "epochs": 3, "learning_rate": 0.02}
 every = pytest.mark.parametrize("name", NETWORKS)
 
 
-@pytest.mark.parametrize("name", ["groups", "ffcl", "dense groups"])
+@pytest.mark.parametrize("name", ["groups", "ffcl", "dense groups", "standardised"])
 def test_it_learns(toy, name):
     arch = NETWORKS[name]
     layers = train(toy, arch, **{**CHANGES, "epochs": 12})
@@ -93,6 +97,33 @@ def test_members_of_a_group_are_as_if_trained_alone(toy, name):
             chex.assert_trees_all_close(one.params, other.params, atol=3e-4)
     scores = networks.score_networks(arch, members, together, images, machine().devices)
     assert [part.shape for part in scores] == [(205, 3, 4)] * 2
+
+
+@pytest.mark.parametrize("name", ["standardised", "dense, standardised"])
+def test_layers_measure_their_inputs_and_never_learn_what_they_measured(toy, name):
+    arch, (images, _) = NETWORKS[name], toy
+    decayed = Optimizer(weight_decay=0.5)
+    layers = train(toy, arch, **CHANGES, optimizer=decayed)
+    x = np.asarray(pathway.encode(arch, jnp.asarray(images)))
+    for index, trained in enumerate(layers):
+        channels = 1 if index == 0 else 16
+        split = x.reshape(-1, channels if arch.maps else x.shape[-1])
+        params = trained.params
+        np.testing.assert_allclose(params["input_mean"], split.mean(0), atol=1e-5)
+        np.testing.assert_allclose(
+            params["input_scale"], 1 / (split.std(0) + 1e-3), rtol=1e-4
+        )
+        labels = jnp.zeros(len(x), jnp.int32)
+        features, _ = pathway.run_layer(arch, index, params, jnp.asarray(x), labels)
+        # The same layer without statistics, on inputs that are standardised before.
+        plain = dataclasses.replace(arch, normalisation="layer")
+        standard = (split - params["input_mean"]) * params["input_scale"]
+        weights = {k: v for k, v in params.items() if not k.startswith("input_")}
+        expected, _ = pathway.run_layer(
+            plain, index, weights, jnp.asarray(standard.reshape(x.shape)), labels
+        )
+        np.testing.assert_allclose(features, expected, atol=1e-4)
+        x = np.asarray(arch.pass_on(index, features))
 
 
 def test_backpropagation_reaches_every_convolution(toy):
