@@ -2,7 +2,7 @@ r"""Convolutional Forward-Forward networks: which goodness is best, and how good
 
     python -m ffjax.main --config=experiments/conv/conv.py:compare \
         --workdir=experiments/conv/compare --config.data_dir=DIR
-    python -m ffjax.main --config=experiments/conv/conv.py:search \
+    python -m ffjax.main --config=experiments/conv/conv.py:depth,regularise \
         --workdir=experiments/conv/search --config.data_dir=DIR
     python -m ffjax.main --config=experiments/conv/conv.py:best,backprop \
         --workdir=experiments/conv --config.data_dir=DIR
@@ -12,9 +12,9 @@ cross-entropy over the goodness of the labels, no gradient between layers, no
 augmentation.
 
 ``compare`` trains the functions on both pathways with 6,000 images of CIFAR-10, with
-a choice of scales and learning rates, and judges them by 2,000 others. ``search``
-compares settings of a network on a tenth of CIFAR-10's training images, which it does
-not train on. ``best`` trains a network a dataset on whole training sets, with three
+a choice of scales and learning rates, and judges them by 2,000 others. ``depth`` and
+``regularise`` compare settings of a network on images of CIFAR-10's training set that
+it does not train on. ``best`` trains a network a dataset on whole training sets, with three
 seeds; ``backprop``, the same networks end to end, with one. A dataset can be chosen:
 ``--config.dataset=mnist``.
 """
@@ -91,7 +91,8 @@ COMPARE = tuple(
     if (fields["pathway"], goodness) != ("ffcl", "mean")
 )
 
-SEARCH = tuple(
+# Depth and normalisation, on 45,000 images.
+DEPTH = tuple(
     {
         **DEEP,
         "dataset": "cifar10",
@@ -106,6 +107,37 @@ SEARCH = tuple(
         {"normalisation": "group"},
         {"dropout": 0.1},
         {"learning_rate": 0.004},
+    )
+)
+# What keeps layers from learning images by heart, on 20,000.
+REGULARISE = tuple(
+    {
+        **DEEP,
+        "dataset": "cifar10",
+        "widths": (60, 120, 240, 240),
+        "pool": (1, 1, 0, 0),
+        "epochs": 8,
+        "train_limit": 24000,
+        "valid_fraction": 1 / 6,
+        "test_limit": 2000,
+        **candidate,
+    }
+    for candidate in (
+        {},
+        {"weight_decay": 0.1},
+        {"weight_decay": 0.3},
+        {"weight_decay": 0.2, "dropout": 0.1},
+        {"weight_decay": 0.3, "batch_size": 64},
+        {"normalisation": "channel", "weight_decay": 0.2},
+        {"normalisation": "channel", "weight_decay": 0.2, "dropout": 0.2},
+        {"normalisation": "channel", "weight_decay": 0.2, "dropout": 0.4},
+        {
+            "normalisation": "channel",
+            "weight_decay": 0.2,
+            "dropout": 0.2,
+            "widths": (60, 120, 240, 240, 240),
+            "pool": (1, 1, 0, 0, 0),
+        },
     )
 )
 
@@ -140,9 +172,15 @@ BACKPROP = tuple(
     for dataset, size in NETWORKS.items()
 )
 
-SECTIONS = {"best": BEST, "backprop": BACKPROP, "compare": COMPARE, "search": SEARCH}
+SECTIONS = {
+    "best": BEST,
+    "backprop": BACKPROP,
+    "compare": COMPARE,
+    "depth": DEPTH,
+    "regularise": REGULARISE,
+}
 
 
 def get_config(section: str | None = None):
     """The networks chosen and backpropagation, or a section."""
-    return config.grid(SECTIONS, section, apart=("compare", "search"))
+    return config.grid(SECTIONS, section, apart=("compare", "depth", "regularise"))

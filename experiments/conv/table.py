@@ -7,7 +7,9 @@ from experiments.conv import conv
 from experiments.tables import Entry
 from ffjax import config
 from ffjax.config import RunSpec
+from ffjax.config import spec as spec_lib
 from ffjax.paper import names
+from ffjax.runs import cost
 
 VALID = "validation accuracy in %"
 
@@ -40,15 +42,18 @@ def draw(folder: str | pathlib.Path = "conv/compare") -> bytes:
 
 
 def _setting(spec: RunSpec) -> str:
-    return (
-        f"normalisation {spec.normalisation}, dropout {spec.dropout:g}, "
-        f"learning rate {spec.learning_rate:g}"
-    )
+    images = cost.sizes(spec).train
+    parts = [f"{images:,} images", f"normalisation {spec.normalisation}"]
+    for field in ("weight_decay", "dropout", "learning_rate", "batch_size"):
+        value = getattr(spec, field)
+        if value != conv.DEEP.get(field, spec_lib.DEFAULTS[field]):
+            parts.append(f"{field.replace('_', ' ')} {value:g}")
+    return ", ".join(parts)
 
 
 def search(folder: str | pathlib.Path = "conv/search") -> str:
     """Settings of a network, on validation images."""
-    cells = config.expand(conv.get_config("search"))
+    cells = config.expand(conv.get_config("depth,regularise"))
     shown = tables.entries(cells, folder, "accuracy_valid")
     return tables.listing(shown, "setting", _setting, VALID)
 
