@@ -14,9 +14,9 @@ augmentation.
 ``compare`` trains the functions on both pathways with 6,000 images of CIFAR-10, with
 a choice of scales and learning rates, and judges them by 2,000 others. ``depth`` and
 ``regularise`` compare settings of a network on images of CIFAR-10's training set that
-it does not train on. ``best`` trains a network a dataset on whole training sets, with three
-seeds; ``backprop``, the same networks end to end, with one. A dataset can be chosen:
-``--config.dataset=mnist``.
+it does not train on. ``best`` trains a network a dataset on whole training sets, with
+three seeds; ``backprop``, the same networks end to end, with one. A dataset can be
+chosen: ``--config.dataset=mnist``.
 """
 
 from ffjax import config
