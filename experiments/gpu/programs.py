@@ -42,7 +42,15 @@ _OPTIONS: dict[str, Any] = {"xla_gpu_autotune_level": 0}
 # where it cannot time; with a GPU at hand it would choose cuBLAS for them.
 _BY_CUBLAS = {**_OPTIONS, "xla_gpu_enable_triton_gemm": False}
 # What decides about the programs; the rest of ffjax may change.
-_SOURCES = ("config", "entmax.py", "goodness", "halving.py", "model", "training")
+_SOURCES = (
+    "config",
+    "entmax.py",
+    "fusion.py",
+    "goodness",
+    "halving.py",
+    "model",
+    "training",
+)
 
 
 @dataclasses.dataclass(frozen=True)

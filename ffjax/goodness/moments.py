@@ -59,17 +59,32 @@ def _standard(h: jax.Array) -> tuple[jax.Array, jax.Array]:
 
     The eps is far below the 1e-4 that the variance has in an untrained layer.
     """
-    # Close to the mean, the sum of differences has few rounding errors. On a CPU the
-    # slice would keep what h is made of from being fused.
-    close = jax.lax.platform_dependent(
-        h,
-        cpu=lambda h: jnp.mean(h, axis=-1, keepdims=True),
-        default=lambda h: h[..., :1],
+    # A first mean and that of the differences to it: their sum has few rounding errors.
+    mean, second = jax.lax.platform_dependent(
+        h, cpu=_two_moments_on_cpu, default=_two_moments
     )
-    mean = close + jnp.mean(h - close, axis=-1, keepdims=True)
-    second = jnp.mean(jnp.square(h - mean), axis=-1, keepdims=True)
     mean, scale = fusion.unshared(mean, jax.lax.rsqrt(second + 1e-8))
     return mean, scale
+
+
+def _two_moments_on_cpu(h: jax.Array) -> tuple[jax.Array, jax.Array]:
+    close = jnp.mean(h, axis=-1, keepdims=True)
+    mean = close + jnp.mean(h - close, axis=-1, keepdims=True)
+    return mean, jnp.mean(jnp.square(h - mean), axis=-1, keepdims=True)
+
+
+def _two_moments(h: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The same in two kernels of a GPU and no small ones between them.
+
+    Both sums over differences are one kernel; that to the mean itself changes their
+    squares by (mean - close)^2, which is rounding. Numbers are divided before they are
+    added up: a quotient of the sum, used in many places, would be a kernel of its own.
+    """
+    share = 1 / h.shape[-1]
+    close = jnp.sum(share * h, axis=-1, keepdims=True)
+    rest = jnp.sum(share * (h - close), axis=-1, keepdims=True)
+    second = jnp.sum(share * jnp.square(h - close), axis=-1, keepdims=True)
+    return close + rest, second
 
 
 def _power_mean(h: jax.Array, mean: jax.Array, scale: jax.Array, p: int) -> jax.Array:

@@ -104,7 +104,12 @@ class Layer(nn.Module):
             x, amplitude = x[..., :-1], x[..., -1:].astype(jnp.float32)
             fan_in = x.shape[-1] + self.num_classes
             before = self._dense(x, fan_in)  # first: its weights are drawn first
-            before = _add(before, self._shift(label, fan_in, is_alone), amplitude)
+            if is_alone:
+                shift = self._shift(label, fan_in, is_alone)
+                before = _add(before, shift, amplitude)
+            else:
+                shift = self._shift(label, fan_in, is_alone, amplitude[..., 0])
+                before = _add(before, shift)
         else:
             before = self._dense(x, fan_in=x.shape[-1])
         h = ACTIVATIONS[self.activation](before)
@@ -136,15 +141,28 @@ class Layer(nn.Module):
         before: Any = product.dense(x, kernel, bias, self.precision)
         return before
 
-    def _shift(self, label: jax.Array, fan_in: int, is_alone: bool) -> jax.Array:
+    def _shift(
+        self,
+        label: jax.Array,
+        fan_in: int,
+        is_alone: bool,
+        amplitude: jax.Array | None = None,
+    ) -> jax.Array:
+        """The rows of labels (..., W), times an amplitude of each example if given."""
         shape = (self.num_classes, self.width)
         label_kernel = self.param("label_kernel", _uniform(fan_in), shape)
-        # An example alone is vmapped under labels that all examples share: a product
-        # makes their rows once, and a lookup would be fused into what uses them.
-        take = product.multiply_rows if is_alone else product.take_rows
         # Flat, because the gradient of a product with two leading axes is transposed in
         # memory first.
-        rows = take(label_kernel, label.reshape(-1))
+        flat = label.reshape(-1)
+        if is_alone:
+            # It is vmapped under labels that all examples share: a product makes their
+            # rows once, and a lookup would be fused into what uses them.
+            rows = product.multiply_rows(label_kernel, flat)
+        elif amplitude is None:
+            rows = product.take_rows(label_kernel, flat)
+        else:
+            amplitude = jnp.broadcast_to(amplitude, label.shape)
+            rows = product.take_rows(label_kernel, flat, amplitude.reshape(-1))
         return rows.reshape(*label.shape, self.width)
 
 

@@ -168,14 +168,22 @@ dense.defvjp(_dense_forward, _dense_backward)
 
 
 @jax.custom_vjp
-def take_rows(table: jax.Array, index: jax.Array) -> jax.Array:
-    """Rows of a small table: (C, n) and (B,) -> (B, n), always in float32.
+def take_rows(
+    table: jax.Array, index: jax.Array, factor: jax.Array | None = None
+) -> jax.Array:
+    """Rows of a small table, always in float32: (C, n) and (B,) -> (B, n).
 
     They are looked up wherever they are used, which needs no kernel of its own. The
     gradient is a product: that of a lookup is a scatter, serial on a CPU and in random
     order on a GPU. No index may be out of bounds or negative.
+
+    Args:
+      table: (C, n).
+      index: (B,).
+      factor: (B,), by which the rows are multiplied.
     """
-    return _look_up(table, index)
+    rows = _look_up(table, index)
+    return rows if factor is None else factor[:, None] * rows
 
 
 def multiply_rows(table: jax.Array, index: jax.Array) -> jax.Array:
@@ -183,14 +191,31 @@ def multiply_rows(table: jax.Array, index: jax.Array) -> jax.Array:
     return multiply(jax.nn.one_hot(index, table.shape[0]), table)
 
 
-def _take_rows_forward(table, index):
-    return take_rows(table, index), (table, index)
+def _take_rows_forward(table, index, factor=None):
+    return take_rows(table, index, factor), (table, index, factor)
 
 
 def _take_rows_backward(saved, g):
-    table, index = saved
-    rows_of = functools.partial(multiply_rows, index=index)
-    return *jax.linear_transpose(rows_of, table)(g), None
+    table, index, factor = saved
+    choices = jax.nn.one_hot(index, table.shape[0])
+
+    def back(choices, g):
+        (slope,) = jax.linear_transpose(functools.partial(multiply, choices), table)(g)
+        return slope
+
+    if factor is None:
+        return back(choices, g), None, None
+    # A GPU has other uses for g, and so stores it: the product's small operand takes
+    # the factor, (B, C), which saves it a second copy, (B, n). A CPU computes the copy
+    # from what g is made of, and g itself wherever else it is used.
+    slope = jax.lax.platform_dependent(
+        choices,
+        factor[:, None],
+        g,
+        cpu=lambda choices, factor, g: back(choices, factor * g),
+        default=lambda choices, factor, g: back(factor * choices, g),
+    )
+    return slope, None, jnp.sum(g * _look_up(table, index), axis=-1)
 
 
 take_rows.defvjp(_take_rows_forward, _take_rows_backward)

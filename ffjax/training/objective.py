@@ -49,14 +49,33 @@ NEGATIVES: dict[str, Callable[..., jax.Array]] = {
 }
 
 
-def _softplus(positive, negative, threshold) -> jax.Array:
-    r"""mean softplus(tau - g+) + mean softplus(g- - tau) (paper, eq. 2)."""
-    return jnp.mean(jax.nn.softplus(threshold - positive)) + jnp.mean(
-        jax.nn.softplus(negative - threshold)
+def _softplus(scores, threshold) -> jax.Array:
+    r"""mean softplus(tau - g+) + mean softplus(g- - tau) (paper, eq. 2).
+
+    On a GPU the same is computed of all rows, with a sign for each: cut apart, their
+    gradients would have to be put together again, by a kernel of its own in every step.
+    A CPU would find the signs anew for every unit.
+    """
+    return jax.lax.platform_dependent(
+        scores, threshold, cpu=_softplus_apart, default=_softplus_signed
     )
 
 
-def _symba(positive, negative, threshold) -> jax.Array:
+def _softplus_apart(scores: jax.Array, threshold: jax.Array) -> jax.Array:
+    return jnp.mean(jax.nn.softplus(threshold - scores[0])) + jnp.mean(
+        jax.nn.softplus(scores[1:] - threshold)
+    )
+
+
+def _softplus_signed(scores: jax.Array, threshold: jax.Array) -> jax.Array:
+    num_wrong, size = len(scores) - 1, scores.shape[1]
+    is_true = jax.lax.broadcasted_iota(jnp.int32, scores.shape, 0) == 0
+    margin = jnp.where(is_true, threshold - scores, scores - threshold)
+    weight = jnp.where(is_true, 1 / size, 1 / (num_wrong * size))
+    return jnp.sum(weight * jax.nn.softplus(margin))
+
+
+def _symba(scores, threshold) -> jax.Array:
     r"""mean softplus(g- - g+): the two compete, and no threshold is needed.
 
     With ``scale`` as its alpha this is the loss of SymBa, log(1 + exp(-alpha (G_pos -
@@ -64,20 +83,19 @@ def _symba(positive, negative, threshold) -> jax.Array:
     with Forward-Forward Algorithm for Optimizing Convergence", arXiv:2303.08418.
     """
     del threshold
-    return jnp.mean(jax.nn.softplus(negative - positive[None]))
+    return jnp.mean(jax.nn.softplus(scores[1:] - scores[:1]))
 
 
-def _softmax(positive, negative, threshold) -> jax.Array:
+def _softmax(scores, threshold) -> jax.Array:
     r"""mean of log(exp g+ + sum exp g-) - g+: cross-entropy, goodness being the logit.
 
     Over two labels it is the symba loss, so it is offered with all labels alone.
     """
     del threshold
-    scores = jnp.concatenate([positive[None], negative])
-    return jnp.mean(jax.nn.logsumexp(scores, axis=0) - positive)
+    return jnp.mean(jax.nn.logsumexp(scores, axis=0) - scores[0])
 
 
-# (g+ (B,), g- (K, B), threshold) -> loss.
+# (goodness (1 + K, B) under the true label and K wrong ones, threshold) -> loss.
 LOSSES: dict[str, Callable[..., jax.Array]] = {
     "softplus": _softplus,
     "symba": _symba,
@@ -149,7 +167,7 @@ class Objective:
           threshold: tau.
         """
         scores, threshold = self.scale * scores, self.scale * threshold
-        loss = LOSSES[self.loss](scores[0], scores[1:], threshold)
+        loss = LOSSES[self.loss](scores, threshold)
         if self.peer_normalisation:
             loss = loss + self.peer_normalisation * peer_penalty(measured[0])
         return loss

@@ -23,6 +23,24 @@ def test_moments_subtract_those_of_a_normal_distribution(rng, p, normal):
     np.testing.assert_allclose(value, expected, rtol=1e-6)
 
 
+@pytest.mark.usefixtures("branch")
+@pytest.mark.parametrize("mean", [0.0, 1.0, 100.0])
+def test_moments_and_their_gradient_in_float32(rng, mean):
+    h = (mean + rng.normal(size=(3, 2000)) ** 3).astype(np.float32)
+    value, slope = jax.jit(
+        jax.value_and_grad(lambda h: goodness.make("moment", p=4)(h).sum())
+    )(h)
+    own = h.astype(np.float64)
+    sigma = own.std(axis=1, keepdims=True)
+    s = (own - own.mean(axis=1, keepdims=True)) / sigma
+    third, fourth = ((s**p).mean(axis=1, keepdims=True) for p in (3, 4))
+    np.testing.assert_allclose(value, (fourth - 3).sum(), rtol=1e-4)
+    expected = 4 / (2000 * sigma) * (s**3 - third - fourth * s)
+    np.testing.assert_allclose(
+        slope, expected, rtol=1e-3, atol=1e-4 * abs(expected).max()
+    )
+
+
 @pytest.mark.parametrize("p", [1, 2])
 def test_low_moments_are_zero_and_pull_nowhere(rng, p):
     h = rng.normal(size=(3, 50)).astype(np.float32)
@@ -31,6 +49,7 @@ def test_low_moments_are_zero_and_pull_nowhere(rng, p):
     np.testing.assert_array_equal(jax.grad(lambda h: g(h).sum())(h), np.zeros((3, 50)))
 
 
+@pytest.mark.usefixtures("branch")
 def test_constant_vectors_have_the_least_kurtosis_at_any_scale():
     g = jax.jit(goodness.make("burstiness"))
     for scale in (1.0, 1e6, 0.1):

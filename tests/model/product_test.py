@@ -31,6 +31,26 @@ def test_the_gradient_of_the_product_is_that_of_a_plain_one(rng, shape):
     chex.assert_trees_all_close(found, gradients(plain), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.usefixtures("branch")
+@pytest.mark.parametrize("has_factor", [False, True])
+def test_rows_of_a_table_and_their_gradient(rng, has_factor):
+    table, g = rng.normal(size=(3, 8)), rng.normal(size=(5, 8))
+    index = np.array([0, 2, 2, 1, 0])
+    factor = rng.normal(size=5) if has_factor else np.ones(5)
+    own = (jnp.asarray(factor, jnp.float32),) if has_factor else ()
+    rows, back = jax.vjp(
+        lambda table, *factor: product.take_rows(table, jnp.asarray(index), *factor),
+        jnp.asarray(table, jnp.float32),
+        *own,
+    )
+    np.testing.assert_allclose(rows, factor[:, None] * table[index], rtol=1e-6)
+    slopes = np.zeros((3, 8))
+    np.add.at(slopes, index, factor[:, None] * g)
+    expected = slopes, (g * table[index]).sum(axis=1)
+    for found, one in zip(back(jnp.asarray(g, jnp.float32)), expected, strict=False):
+        np.testing.assert_allclose(found, one, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("width", [3, 30])
 def test_the_gradient_in_bfloat16_is_that_of_rounded_operands(rng, width):
     x = jnp.asarray(rng.normal(size=(40, width)), jnp.bfloat16)

@@ -42,6 +42,7 @@ FORMULAS = {
 }
 
 
+@pytest.mark.usefixtures("branch")
 @pytest.mark.parametrize("scale", [1.0, 2.5])
 @pytest.mark.parametrize("loss", objective.LOSSES)
 def test_losses_are_their_formulas(rng, loss, scale):
@@ -51,6 +52,16 @@ def test_losses_are_their_formulas(rng, loss, scale):
         jnp.asarray(scores), jnp.zeros((CLASSES, BATCH, 3)), jnp.float32(0.7)
     )
     assert found == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.usefixtures("branch")
+def test_the_gradient_of_softplus_is_its_formula(rng):
+    scores = rng.normal(size=(CLASSES, BATCH)).astype(np.float32)
+    slope = jax.grad(objective.LOSSES["softplus"])(jnp.asarray(scores), jnp.float32(1))
+    positive = -special.expit(1 - scores[:1]) / BATCH
+    negative = special.expit(scores[1:] - 1) / (BATCH * (CLASSES - 1))
+    expected = np.concatenate([positive, negative])
+    np.testing.assert_allclose(slope, expected, rtol=1e-5)
 
 
 def test_peer_penalty_is_the_variance_of_the_units_means(rng):
