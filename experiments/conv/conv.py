@@ -131,13 +131,6 @@ REGULARISE = tuple(
         {"normalisation": "channel", "weight_decay": 0.2},
         {"normalisation": "channel", "weight_decay": 0.2, "dropout": 0.2},
         {"normalisation": "channel", "weight_decay": 0.2, "dropout": 0.4},
-        {
-            "normalisation": "channel",
-            "weight_decay": 0.2,
-            "dropout": 0.2,
-            "widths": (60, 120, 240, 240, 240),
-            "pool": (1, 1, 0, 0, 0),
-        },
     )
 )
 
