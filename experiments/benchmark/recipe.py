@@ -187,13 +187,11 @@ def layer_loss(
     else:
         positive = network.shift(index, h, labels)
         negative = network.shift(index, h, wrong)
-    loss = (
-        F.softplus(THRESHOLD - network.measure(positive, mean)).mean()
-        + F.softplus(network.measure(negative, mean) - THRESHOLD).mean()
-    )
+    good, bad = network.measure(positive, mean), network.measure(negative, mean)
+    loss = F.softplus(THRESHOLD - good).mean() + F.softplus(bad - THRESHOLD).mean()
     seen = torch.zeros(())
     if network.goodness is softmax_energy_margin:
-        seen = (sos(positive.detach()).mean() + sos(negative.detach()).mean()) / 2
+        seen = (good.detach().mean() + bad.detach().mean()) / 2
     return loss, seen
 
 

@@ -47,7 +47,7 @@ def neg_entropy(h: jax.Array) -> jax.Array:
     return math.log(h.shape[-1]) + jnp.sum(jnp.exp(log_p) * log_p, axis=-1)
 
 
-@register(running=sos.fn)
+@register(running="goodness")
 def softmax_energy_margin(
     h: jax.Array,
     running_mean: jax.Array,
@@ -55,9 +55,11 @@ def softmax_energy_margin(
     temperature: float = 1.0,
     margin: float = 0.5,
 ) -> jax.Array:
-    r"""g = g_sos - lambda * mean(g_sos) * log sum_i exp(h_i / T) (appendix A).
+    r"""g = g_sos - lambda * mean(g) * log sum_i exp(h_i / T) (appendix A).
 
-    mean(g_sos) is a running mean over the training batches, lambda = 0.5, T = 1.
+    mean(g) is a running mean over the training batches, lambda = 0.5, T = 1. The paper
+    writes the mean of g_sos, and calls it that of goodness values. Of g_sos it would
+    run away: goodness is then positive only where energy is several times its own mean.
     """
     energy = -jax.nn.logsumexp(h / temperature, axis=-1)
     return sos.fn(h) + margin * running_mean * energy

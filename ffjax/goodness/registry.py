@@ -6,7 +6,7 @@ import functools
 import importlib
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias, TypeVar, overload
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, overload
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +20,8 @@ MOMENTUM = 0.9  # of the running means that some functions keep
 
 _T = TypeVar("_T")
 Function: TypeAlias = Callable[..., jax.Array]
+# Of the activations; or the function's own values.
+Running: TypeAlias = Function | Literal["goodness"]
 # One array, or several of them.
 Statistic: TypeAlias = Callable[..., jax.Array | tuple[jax.Array, ...]]
 Param: TypeAlias = bool | int | float | str  # the value of a function's parameter
@@ -33,7 +35,7 @@ class Definition:
 
     name: str
     fn: Function
-    running: Function | None = None
+    running: Running | None = None
     batch: Statistic | None = None
     positive: bool = False
     shifted: Function | None = None
@@ -82,7 +84,7 @@ def register(fn: Function) -> Definition: ...
 @overload
 def register(
     *,
-    running: Function | None = None,
+    running: Running | None = None,
     batch: Statistic | None = None,
     positive: bool = False,
     shifted: Function | None = None,
@@ -92,7 +94,7 @@ def register(
 def register(
     fn: Function | None = None,
     *,
-    running: Function | None = None,
+    running: Running | None = None,
     batch: Statistic | None = None,
     positive: bool = False,
     shifted: Function | None = None,
@@ -104,10 +106,11 @@ def register(
 
     Args:
       fn: ``fn(h, *, parameter=default, ...)``.
-      running: ``running(h)``, a number an example (...) or a vector (..., d). Its mean
-        over a batch, positive and negative examples alike, goes into an exponential
-        running mean, which ``fn`` gets as a constant: the layer's state, like that of
-        batch norm. ``fn`` sees what the steps before made of it.
+      running: ``running(h)``, a number an example (...) or a vector (..., d); or
+        "goodness", what ``fn`` itself gives. Its mean over a batch, positive and
+        negative examples alike, goes into an exponential running mean, which ``fn``
+        gets as a constant: the layer's state, like that of batch norm. ``fn`` sees
+        what the steps before made of it.
       batch: ``batch(h, positive)``, a statistic of all examples of a step, h (n, d) and
         positive (n,): a number, an array (..., d), or a tuple of these. In training
         ``fn`` gets that of the step's own batch, and gradients go through it. In
@@ -130,7 +133,7 @@ def register(
 def _register(
     fn: Function,
     *,
-    running: Function | None = None,
+    running: Running | None = None,
     batch: Statistic | None = None,
     positive: bool = False,
     shifted: Function | None = None,
@@ -243,7 +246,9 @@ class Goodness:
         if not self.definition.has_state:
             return state
         old = jax.tree.leaves(self._means(state, h.shape[-1]))
-        new = jax.tree.leaves(self._of_batch(jax.lax.stop_gradient(h), positive))
+        mean = self._means(state, h.shape[-1]).running
+        seen = self._of_batch(jax.lax.stop_gradient(h), positive, mean)
+        new = jax.tree.leaves(seen)
         pairs = zip(old, new, strict=True)
         return _state([MOMENTUM * mean + (1 - MOMENTUM) * now for mean, now in pairs])
 
@@ -279,16 +284,27 @@ class Goodness:
         own.check_statistics(definition.address, shapes._asdict(), width)
         return shapes
 
-    def _of_batch(self, h: jax.Array, positive: ArrayLike) -> _Statistics:
-        """The statistics of the examples (..., d) of a step."""
+    def _of_batch(
+        self, h: jax.Array, positive: ArrayLike, mean: ArrayLike = 0.0
+    ) -> _Statistics:
+        """The statistics of the examples (..., d) of a step.
+
+        Args:
+          h: positive and negative examples.
+          positive: which is which.
+          mean: the running mean of goodness before it, where goodness depends on it.
+        """
         running, batch = self.definition.running, self.definition.batch
         of_running, of_batch = (), ()
-        if running is not None:
-            axes = tuple(range(h.ndim - 1))
-            of_running = self._call(lambda h: jnp.mean(running(h), axis=axes), h)
         if batch is not None:
             every = jnp.broadcast_to(positive, h.shape[:-1]).reshape(-1)
             of_batch = self._call(batch, h.reshape(-1, h.shape[-1]), every)
+        if running == "goodness":
+            known = _Statistics(jnp.asarray(mean, h.dtype), of_batch)
+            of_running = jnp.mean(self._measure(h, known, positive))
+        elif running is not None:
+            axes = tuple(range(h.ndim - 1))
+            of_running = self._call(lambda h: jnp.mean(running(h), axis=axes), h)
         return _Statistics(of_running, of_batch)
 
 

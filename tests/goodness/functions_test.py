@@ -192,3 +192,25 @@ def test_softmax_energy_margin_with_a_running_mean(rng):
     expected = (h**2).mean(-1) + 0.5 * 1.7 * energy
     g = goodness.make("softmax_energy_margin")
     np.testing.assert_allclose(g(h, jnp.float32(1.7)), expected, rtol=1e-5)
+
+
+def test_the_running_mean_of_softmax_energy_margin_is_that_of_its_own_values(rng):
+    g = goodness.make("softmax_energy_margin", margin=0.3, temperature=2.0)
+    mean, state = 0.0, g.init(10)
+    for _ in range(4):
+        h = rng.normal(size=(2, 3, 10)).astype(np.float32)
+        energy = -scipy.special.logsumexp(h / 2, axis=-1)
+        values = (h**2).mean(-1) + 0.3 * mean * energy
+        mean = 0.9 * mean + 0.1 * values.mean()
+        state = g.update(state, jnp.asarray(h), np.array([[True], [False]]))
+        np.testing.assert_allclose(state, mean, rtol=1e-5)
+
+
+def test_softmax_energy_margin_does_not_run_away():
+    """Energy that grows tenfold moves the mean by as much, and not goodness below 0."""
+    g, state = goodness.make("softmax_energy_margin"), jnp.float32(0.0)
+    h = jnp.abs(jax.random.normal(jax.random.key(0), (50, 500)))
+    for size in (1.0, 3.0):
+        for _ in range(200):
+            state = g.update(state, size * h, np.ones(50, bool))
+        assert float(jnp.mean(g(size * h, state))) > 0
