@@ -1,14 +1,14 @@
-r"""The best Forward-Forward MLP for Fashion-MNIST and for MNIST.
+r"""The best Forward-Forward MLP for Fashion-MNIST, MNIST and CIFAR-10.
 
     python -m ffjax.main --config=experiments/record/record.py:search \
         --workdir=experiments/record/search
     python -m ffjax.main --config=experiments/record/record.py \
         --workdir=experiments/record
 
-``search`` trains candidates on 50,000 images and compares them on the other 10,000 of
-the training set. ``final``, the section that runs by itself, trains those chosen on all
-60,000, with three seeds: 90.52 % on Fashion-MNIST and 98.86 % on MNIST. About 10
-minutes on 2 cores for the search, 17 for the rest.
+``search`` trains candidates on five sixths of the training set and compares them on the
+rest. ``final``, the section that runs by itself, trains those chosen on all of it, with
+three seeds: 90.52 % on Fashion-MNIST, 98.86 % on MNIST and 58.69 % on CIFAR-10. About
+20 minutes on 2 cores for the search, 35 for the rest.
 """
 
 from ffjax import config
