@@ -65,6 +65,22 @@ def check_value(
     )
 
 
+def check_running(address: str, values: object, h: jax.Array) -> None:
+    """Raises a UserError unless ``running`` gave something for each example of h."""
+    lead = h.shape[:-1]
+    shape = getattr(values, "shape", None)
+    if shape is None:
+        what = f"a value of type {type(values).__name__!r}"
+    elif shape[: len(lead)] != lead:
+        what = f"shape {shape}"
+    else:
+        return
+    raise UserError(
+        f"goodness={address!r}: running gives {what} for activations of shape "
+        f"{h.shape}; must be a number or a vector for each example, {lead} or {h.shape}"
+    )
+
+
 def check_statistics(
     address: str, statistics: Mapping[str, object], width: int
 ) -> None:

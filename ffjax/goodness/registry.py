@@ -303,8 +303,9 @@ class Goodness:
             known = _Statistics(jnp.asarray(mean, h.dtype), of_batch)
             of_running = jnp.mean(self._measure(h, known, positive))
         elif running is not None:
-            axes = tuple(range(h.ndim - 1))
-            of_running = self._call(lambda h: jnp.mean(running(h), axis=axes), h)
+            values = self._call(running, h)
+            own.check_running(self.definition.address, values, h)
+            of_running = jnp.mean(values, axis=tuple(range(h.ndim - 1)))
         return _Statistics(of_running, of_batch)
 
 

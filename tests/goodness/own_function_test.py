@@ -115,6 +115,19 @@ def test_a_result_that_is_no_goodness(make, value, what):
         jax.jit(g)(jnp.ones((4, 3)))
 
 
+@pytest.mark.parametrize(
+    ("running", "what"),
+    [("h.mean()", r"shape \(\)"), ("1.5", "a value of type 'float'")],
+)
+def test_a_running_mean_needs_something_of_each_example(make, running, what):
+    name, g = make("return h.sum(-1)", running=running)
+    shapes = r"activations of shape \(2, 3\); .* each example, \(2,\) or \(2, 3\)"
+    with pytest.raises(
+        UserError, match=f"'{name}:f': running gives {what} for {shapes}"
+    ):
+        g.init(3)
+
+
 def test_shifted_results_are_checked_and_passed_on(make, rng):
     _, g = make("return h.sum(-1)", shifted="h @ v")
     assert g.shifted is not None
