@@ -151,7 +151,8 @@ NETWORKS = {
 SEEDS = (42, 43, 44)
 BEST = tuple(
     {
-        **CHOSEN,
+        # Fashion-MNIST's runs are from before the regularisation.
+        **(DEEP if dataset == "fashion_mnist" else CHOSEN),
         **size,
         "dataset": dataset,
         "seeds": SEEDS,
