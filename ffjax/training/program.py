@@ -268,7 +268,6 @@ def init_layer(
 _SAMPLE = 2000  # examples whose inputs are measured
 
 
-@functools.partial(jax.jit, static_argnames=("program",))
 def with_statistics(
     state: LayerState,
     examples: Examples,

@@ -24,6 +24,7 @@ PROGRAMS = {
     "ffjax.training.backprop.score_images": backprop.score_images,
     "ffjax.training.backprop.train_epochs": backprop.train_epochs,
     "ffjax.training.networks.advance_members": networks.advance_members,
+    "ffjax.training.networks.measure_members": networks.measure_members,
     "ffjax.training.networks.score_members": networks.score_members,
     "ffjax.training.networks.train_members": networks.train_members,
     "ffjax.training.program.train_epochs": program.train_epochs,
@@ -54,7 +55,12 @@ def lowered(monkeypatch):
 
         return instead
 
-    for name in ("train_members", "advance_members", "score_members"):
+    for name in (
+        "measure_members",
+        "train_members",
+        "advance_members",
+        "score_members",
+    ):
         monkeypatch.setattr(networks, name, lowering(name))
     return names
 
@@ -107,6 +113,19 @@ def test_the_step_between_later_layers(toy, lowered, name):
     arch = architecture(name, widths=(16, 12, 8))
     run(toy, arch, GROUPS[3])
     assert lowered.count("advance_members") == 2
+
+
+@pytest.mark.parametrize("budget", [4e9, 0])
+@pytest.mark.parametrize("size", GROUPS)
+def test_layers_that_measure_their_inputs(toy, lowered, size, budget):
+    run(toy, architecture(normalisation="channel"), GROUPS[size], budget)
+    assert [name for name in lowered if name != "advance_members"] == [
+        "measure_members",
+        "train_members",
+        "measure_members",
+        "train_members",
+        "score_members",
+    ]
 
 
 @pytest.mark.parametrize("activation", layer.ACTIVATIONS)
