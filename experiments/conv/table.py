@@ -59,7 +59,10 @@ def search(folder: str | pathlib.Path = "conv/search") -> str:
 
 
 def _row(spec: RunSpec) -> str:
-    return f"{names.method(spec)}, {'-'.join(map(str, spec.layer_widths))} channels"
+    parts = [names.method(spec), f"{'-'.join(map(str, spec.layer_widths))} channels"]
+    if spec.trainer == "ff":
+        parts.append(f"normalisation {spec.normalisation}")
+    return ", ".join(parts)
 
 
 def best(folder: str | pathlib.Path = "conv") -> str:
