@@ -385,10 +385,8 @@ def measure_members(state, examples, gate_on, *, mesh, program):
 def _axes(program: Program, examples: Examples) -> Any:
     """Which of the examples are a member's own: see ``_over_members``."""
     # Above the first layer, members have inputs of their own unless recomputed.
-    own_inputs: Any = 0 if program.index > 0 and not examples.lower else None
-    shared: Any = None
-    layers: Any = 0
-    return Examples(own_inputs, shared, layers)
+    own_inputs = 0 if program.index > 0 and not examples.lower else None
+    return Examples(own_inputs, None, 0)  # pyright: ignore[reportArgumentType]
 
 
 @functools.partial(jax.jit, static_argnames=("mesh", "arch", "index"))
