@@ -17,6 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from multiprocessing import connection as connections
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import NamedTuple
@@ -382,7 +383,9 @@ class Crew:
             logging.get_verbosity(),
         )
         process = spawn.Process(target=serve, args=(theirs, task), daemon=True)
-        # A terminal sends Ctrl-C to all processes; this one ends the others then.
+        # A terminal sends Ctrl-C to all processes; this one ends the others then. The
+        # tracker would be started with the first worker, and lets the signal in again.
+        resource_tracker.ensure_running()
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             process.start()

@@ -60,6 +60,12 @@ def _worker_pids(process):
     return found
 
 
+def _is_deaf_to_ctrl_c(pid):
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    (mask,) = re.findall(r"^SigBlk:\s*([0-9a-f]+)$", status, re.M)
+    return bool(int(mask, 16) & 1 << signal.SIGINT - 1)
+
+
 def _wait_for_layer(process, workdir):
     while not any(workdir.glob("partial/*/*.safetensors")):
         assert process.poll() is None, process.communicate()[0]
@@ -120,6 +126,7 @@ def test_nothing_is_left_of_a_command_that_ends_early(tmp_path, undisturbed, num
     _wait_for_layer(process, tmp_path)
     pids = _worker_pids(process)
     assert len(pids) == 2
+    assert all(map(_is_deaf_to_ctrl_c, pids))
     if number == signal.SIGINT:
         os.killpg(process.pid, number)  # as a terminal does
     else:
