@@ -209,6 +209,7 @@ def _quick(number=17, **fields):
 
 def test_small_networks_have_a_worker_a_core(here):
     assert workers.choose(0, _quick(), Way()) == 2
+    assert workers.choose(0, _quick(width=500), Way()) == 2
     assert workers.choose(1, _quick(), Way()) == 1
     here(cores=8)
     assert workers.choose(0, _quick(), Way()) == 8
@@ -222,7 +223,7 @@ def test_small_networks_have_a_worker_a_core(here):
     [
         (_quick(1), Way()),
         (_quick(4, epochs=1, train_limit=100), Way()),  # over before workers start
-        (_quick(width=2000), Way()),
+        (_quick(width=1000), Way()),
         ([*_quick(), *_quick(1, width=2000)], Way()),
         (_quick(), Way(group_size=2)),
     ],
