@@ -4,7 +4,7 @@ r"""bfloat16 against float32: does the faster precision cost accuracy?
         --workdir=experiments/precision
 
 trains the six methods of the headline experiment at 2x500 on Fashion-MNIST in bfloat16,
-60 epochs and three seeds each, in half an hour on 2 cores. Their float32 records are
+60 epochs and three seeds each, in ten minutes on 2 cores. Their float32 records are
 those of experiments/headline.
 """
 
