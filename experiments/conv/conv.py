@@ -2,7 +2,7 @@ r"""Convolutional Forward-Forward networks: which goodness is best, and how good
 
     python -m ffjax.main --config=experiments/conv/conv.py:compare \
         --workdir=experiments/conv/compare --config.data_dir=DIR
-    python -m ffjax.main --config=experiments/conv/conv.py:depth,regularise \
+    python -m ffjax.main --config=experiments/conv/conv.py:depth,regularise,pathways \
         --workdir=experiments/conv/search --config.data_dir=DIR
     python -m ffjax.main --config=experiments/conv/conv.py:best,backprop \
         --workdir=experiments/conv --config.data_dir=DIR
@@ -14,8 +14,9 @@ augmentation.
 ``compare`` trains the functions on both pathways with 6,000 images of CIFAR-10, with
 a choice of scales and learning rates, and judges them by 2,000 others. ``depth`` and
 ``regularise`` compare settings of a network on images of CIFAR-10's training set that
-it does not train on. ``best`` trains a network a dataset on whole training sets, with
-three seeds; ``backprop``, the same networks end to end, with one. A dataset can be
+it does not train on; ``pathways`` compares the best function of each pathway on 50,000
+images of Fashion-MNIST. ``best`` trains a network a dataset on whole training sets,
+with three seeds; ``backprop``, the same networks end to end, with one. A dataset can be
 chosen: ``--config.dataset=mnist``.
 """
 
@@ -143,20 +144,34 @@ CHOSEN = {
     "dropout": 0.2,
 }
 # The network of each dataset.
-NETWORKS = {
-    "cifar10": {"widths": (100, 200, 400, 400), "pool": (1, 1, 0, 0), "epochs": 10},
-    "fashion_mnist": {"widths": (60, 120, 240, 240), "pool": (1, 1, 0, 0), "epochs": 8},
-    "mnist": {"widths": (60, 120, 240, 240), "pool": (1, 1, 0, 0), "epochs": 8},
-}
+_LARGE = {"widths": (100, 200, 400, 400), "pool": (1, 1, 0, 0), "epochs": 10}
+_SMALL = {"widths": (60, 120, 240, 240), "pool": (1, 1, 0, 0), "epochs": 8}
+NETWORKS = {"cifar10": _LARGE, "fashion_mnist": _LARGE, "mnist": _SMALL}
+
+# The best function of each pathway with whole training sets, but for 10,000 images.
+PATHWAYS = tuple(
+    {
+        **CHOSEN,
+        **_SMALL,
+        "dataset": "fashion_mnist",
+        "valid_fraction": 0.1666667,
+        **candidate,
+    }
+    for candidate in (
+        {},
+        {
+            **FFCL,
+            "goodness": "burstiness",
+            "normalisation": "channel",
+            "loss_scale": 1.0,
+            "learning_rate": 0.003,
+        },
+    )
+)
+
 SEEDS = (42, 43, 44)
 BEST = tuple(
-    {
-        # Fashion-MNIST's runs are from before the regularisation.
-        **(DEEP if dataset == "fashion_mnist" else CHOSEN),
-        **size,
-        "dataset": dataset,
-        "seeds": SEEDS,
-    }
+    {**CHOSEN, **size, "dataset": dataset, "seeds": SEEDS}
     for dataset, size in NETWORKS.items()
 )
 BACKPROP = tuple(
@@ -180,9 +195,11 @@ SECTIONS = {
     "compare": COMPARE,
     "depth": DEPTH,
     "regularise": REGULARISE,
+    "pathways": PATHWAYS,
 }
+_APART = ("compare", "depth", "regularise", "pathways")
 
 
 def get_config(section: str | None = None):
     """The networks chosen and backpropagation, or a section."""
-    return config.grid(SECTIONS, section, apart=("compare", "depth", "regularise"))
+    return config.grid(SECTIONS, section, apart=_APART)

@@ -58,6 +58,13 @@ def search(folder: str | pathlib.Path = "conv/search") -> str:
     return tables.listing(shown, "setting", _setting, VALID)
 
 
+def pathways(folder: str | pathlib.Path = "conv/search") -> str:
+    """The best function of each pathway, on validation images."""
+    cells = config.expand(conv.get_config("pathways"))
+    shown = tables.entries(cells, folder, "accuracy_valid")
+    return tables.listing(shown, "method", names.method, VALID)
+
+
 def _row(spec: RunSpec) -> str:
     parts = [names.method(spec), f"{'-'.join(map(str, spec.layer_widths))} channels"]
     if spec.trainer == "ff":
@@ -71,5 +78,10 @@ def best(folder: str | pathlib.Path = "conv") -> str:
     return tables.pivot(shown, "network", _row, tables.dataset)
 
 
-TABLES = {"compare": compare, "search": search, "best": best}
+TABLES = {
+    "compare": compare,
+    "search": search,
+    "pathways": pathways,
+    "best": best,
+}
 FIGURES = {"conv/compare.png": draw}
