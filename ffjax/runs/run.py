@@ -2,11 +2,14 @@
 
 import collections
 import contextlib
+import gc
+import os
 import pathlib
 import shlex
 import signal
 import threading
 import time
+import types
 from collections.abc import Iterator, Sequence
 
 from ffjax.config import Cell
@@ -23,6 +26,7 @@ from ffjax.runs.workers import Crew, choose
 
 _MAX_LISTED = 30  # cells in the table at the end; the report has all of them
 _REPORT_SECONDS = 5.0  # between two drawings of the report while a grid runs
+_AGAIN_SECONDS = 0.05  # until a signal is sent again that came in the wrong moment
 
 
 def run(
@@ -127,19 +131,41 @@ class _AfterRecord:
 
 @contextlib.contextmanager
 def _ending_as_interrupt() -> Iterator[None]:
-    """Lets a request to end, as from a job scheduler, do what Ctrl-C does."""
+    """Lets a request to end, as from a job scheduler, do what Ctrl-C does.
+
+    Neither is lost in the garbage collector, which prints and forgets what is raised in
+    its callbacks; JAX has one.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
+    def interrupt(number: int, frame: types.FrameType | None) -> None:
+        if not _is_collecting(frame):
+            raise KeyboardInterrupt
+        again = threading.Timer(_AGAIN_SECONDS, os.kill, (os.getpid(), number))
+        again.daemon = True
+        again.start()
 
-    previous = signal.signal(signal.SIGTERM, interrupt)
+    numbers = [signal.SIGTERM]
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        numbers.append(signal.SIGINT)  # which is not ignored, as with nohup
+    previous = {number: signal.signal(number, interrupt) for number in numbers}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _is_collecting(frame: types.FrameType | None) -> bool:
+    """Whether a frame belongs to a callback of the garbage collector."""
+    callbacks = {getattr(callback, "__code__", None) for callback in gc.callbacks}
+    while frame is not None:
+        if frame.f_code in callbacks:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _say_how_to_go_on(

@@ -1,5 +1,6 @@
 """The entry: what a whole command does, with training replaced by something quick."""
 
+import gc
 import json
 import os
 import signal
@@ -169,6 +170,32 @@ def test_an_interruption_says_how_to_go_on(
     assert list((tmp_path / "claims").iterdir()) == []
     assert not (tmp_path / "failures").exists()
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_is_not_lost_in_the_garbage_collector(
+    tmp_path, trained, before_training, number
+):
+    def in_the_collector(phase, info):
+        if sent:
+            os.kill(os.getpid(), sent.pop())
+
+    def interrupt(runs):
+        sent.append(number)
+        gc.collect()
+        time.sleep(5)
+
+    sent = []
+    before_training(interrupt)
+    of_ctrl_c = signal.signal(signal.SIGINT, signal.default_int_handler)
+    gc.callbacks.append(in_the_collector)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run.run(cells(), str(tmp_path), Way())
+    finally:
+        gc.callbacks.remove(in_the_collector)
+        signal.signal(signal.SIGINT, of_ctrl_c)
+    assert trained == []
 
 
 def test_failed_runs_are_listed_last_and_tried_again(

@@ -31,16 +31,21 @@ needs_cores = pytest.mark.skipif(
 def _start(workdir, cache):
     command = [sys.executable, "-m", "ffjax.main", "--config=tests/tiny_grid.py"]
     variables = {"JAX_PLATFORMS": "cpu", "FFJAX_CACHE_DIR": str(cache)}
-    return subprocess.Popen(
-        # So many epochs that a signal comes before the end of it on any machine.
-        [*command, "--workers=2", "--config.epochs=300", f"--workdir={workdir}"],
-        cwd=_ROOT,
-        env={**os.environ, **variables},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,  # so that Ctrl-C reaches all of its processes
-    )
+    # A test run that was started in the background ignores Ctrl-C, and so would this.
+    of_ctrl_c = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return subprocess.Popen(
+            # So many epochs that a signal comes before the end of it on any machine.
+            [*command, "--workers=2", "--config.epochs=300", f"--workdir={workdir}"],
+            cwd=_ROOT,
+            env={**os.environ, **variables},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,  # so that Ctrl-C reaches all of its processes
+        )
+    finally:
+        signal.signal(signal.SIGINT, of_ctrl_c)
 
 
 def _finish(process):
@@ -134,7 +139,7 @@ def test_nothing_is_left_of_a_command_that_ends_early(tmp_path, undisturbed, num
     out, _ = process.communicate(timeout=60)
     _wait_for_end(pids)
     if number != signal.SIGKILL:
-        assert process.returncode == 130
+        assert process.returncode == 130, out
         assert "Traceback" not in out
         assert "finished layers of unfinished runs are kept\nto go on:\n" in out
         assert list((tmp_path / "claims").iterdir()) == []
