@@ -8,7 +8,7 @@ import threading
 import time
 
 import pytest
-from small_runs import cells, whole
+from small_runs import cells, hearing_ctrl_c, whole
 
 import ffjax
 from ffjax import records
@@ -157,13 +157,8 @@ def test_an_interruption_says_how_to_go_on(
     made = cells(goodness=("sos", "topk"))
     arguments = ["--config=my file.py", "--workdir=w"]
     before = signal.getsignal(signal.SIGTERM)
-    # A test run that was started in the background ignores Ctrl-C, as nohup asks for.
-    of_ctrl_c = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            run.run(made, str(tmp_path), Way(), arguments=arguments)
-    finally:
-        signal.signal(signal.SIGINT, of_ctrl_c)
+    with hearing_ctrl_c(), pytest.raises(KeyboardInterrupt):
+        run.run(made, str(tmp_path), Way(), arguments=arguments)
     out = capsys.readouterr().out
     assert out.endswith("  python -m ffjax.main '--config=my file.py' --workdir=w\n")
     assert "stopped: 1 run done, and finished layers of unfinished runs are kept" in out
@@ -187,14 +182,12 @@ def test_an_interruption_is_not_lost_in_the_garbage_collector(
 
     sent = []
     before_training(interrupt)
-    of_ctrl_c = signal.signal(signal.SIGINT, signal.default_int_handler)
     gc.callbacks.append(in_the_collector)
     try:
-        with pytest.raises(KeyboardInterrupt):
+        with hearing_ctrl_c(), pytest.raises(KeyboardInterrupt):
             run.run(cells(), str(tmp_path), Way())
     finally:
         gc.callbacks.remove(in_the_collector)
-        signal.signal(signal.SIGINT, of_ctrl_c)
     assert trained == []
 
 

@@ -1,6 +1,8 @@
 """Small runs for the tests of this folder, and what is compared of their records."""
 
+import contextlib
 import dataclasses
+import signal
 
 import msgspec
 
@@ -18,6 +20,17 @@ SMALL = {
     "train_limit": 100,
     "test_limit": 50,
 }
+
+
+@contextlib.contextmanager
+def hearing_ctrl_c():
+    """A test run that was started in the background ignores Ctrl-C, and what it starts
+    does so too: nohup asks for that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def cells(seeds=(42,), **axes):

@@ -11,7 +11,7 @@ import time
 
 import pytest
 import small_runs
-from small_runs import a_run, cells
+from small_runs import a_run, cells, hearing_ctrl_c
 
 from ffjax.config.spec import Way
 from ffjax.errors import UserError
@@ -31,9 +31,7 @@ needs_cores = pytest.mark.skipif(
 def _start(workdir, cache):
     command = [sys.executable, "-m", "ffjax.main", "--config=tests/tiny_grid.py"]
     variables = {"JAX_PLATFORMS": "cpu", "FFJAX_CACHE_DIR": str(cache)}
-    # A test run that was started in the background ignores Ctrl-C, and so would this.
-    of_ctrl_c = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
+    with hearing_ctrl_c():
         return subprocess.Popen(
             # So many epochs that a signal comes before the end of it on any machine.
             [*command, "--workers=2", "--config.epochs=300", f"--workdir={workdir}"],
@@ -44,8 +42,6 @@ def _start(workdir, cache):
             text=True,
             start_new_session=True,  # so that Ctrl-C reaches all of its processes
         )
-    finally:
-        signal.signal(signal.SIGINT, of_ctrl_c)
 
 
 def _finish(process):
