@@ -88,7 +88,7 @@ def fit(
         look = _look(blank, validation_data, every or spec.epochs, points)
     machine.use_compilation_cache()
     training, here = build.training(spec), machine.here(num_devices=1)
-    with _reporting(spec, on_epochs, progress=progress) as report:
+    with _reporting(spec, blank, on_epochs, progress=progress) as report:
         (layers,) = train_networks(
             blank.arch,
             [Member(jax.random.key(chosen), training, spec.norm_gate)],
@@ -173,7 +173,7 @@ def _look(
 
 @contextlib.contextmanager
 def _reporting(
-    spec: RunSpec, on_epochs: OnEpochs | None, *, progress: bool
+    spec: RunSpec, blank: Network, on_epochs: OnEpochs | None, *, progress: bool
 ) -> Iterator[OnEpochs | None]:
     """What to call with progress: the user's function, the display, both or none."""
     if not progress:
@@ -193,7 +193,7 @@ def _reporting(
         force_terminal=False if is_notebook else None,
     )
     with Display(1, console=console) as display:
-        display.start_run("", spec.num_stages, spec.epochs, 1.0)
+        display.start_network(spec, blank.image_shape, len(blank.classes))
 
         def report(layer: int, losses: np.ndarray) -> None:
             display.epochs_done(layer, losses)

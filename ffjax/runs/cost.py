@@ -1,12 +1,13 @@
 """How much work a run is, before it runs: for time left, for shards and for --list.
 
-Only matrix products are counted; they dominate. The rates below turn them into hours.
+Of whole runs only matrix products are counted; they dominate. The rates below turn them
+into hours.
 """
 
 import functools
 import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ffjax import data
@@ -22,6 +23,10 @@ CPU_RATE = 125e9  # FLOP/s of matrix products
 COMPILE_SECONDS = 3.0
 # The paper's appendix: a standard run at 4x2000 takes 30 to 60 s on one A100.
 A100_SECONDS = 45.0
+# What a training step does with a value that a layer reads or makes takes about as long
+# as so many operations of products: 1.5 ns beside 400 GFLOP/s on a core, measured with
+# convolutions in bfloat16.
+_VALUE_FLOPS = 600
 
 
 def flops(spec: RunSpec) -> float:
@@ -29,29 +34,67 @@ def flops(spec: RunSpec) -> float:
     size = sizes(spec)
     carries_label = spec.pathway == "standard"
     candidates = size.classes if carries_label else 1
-    first, *above = layer_products(spec, size)
-    later = sum(above)
-    # In the first layer a product forward and one for the weights' gradient.
-    step = 2 * (2 * first + _later_products(spec, size.classes) * later)
-    look = 2 * (first + candidates * later)
+    layers = _layers(spec, size.image_shape, size.classes)
+    first, *above = (one.products for one in layers)
+    step = 2 * (2 * first + _later_products(spec, size.classes) * sum(above))
+    look = 2 * (first + candidates * sum(above))
     return float(size.train * (spec.epochs * step + look) + size.test * look)
 
 
-def layer_products(spec: RunSpec, size: "Sizes") -> list[int]:
-    """Multiplications of each layer in a pass of an image."""
+def stage_work(
+    spec: RunSpec, image_shape: Sequence[int], num_classes: int
+) -> list[float]:
+    """The work of a step in each of a run's trainings, of an image and in any unit.
+
+    With it the time left is known while the first layer is trained. Beside products,
+    what is done with single values counts: the first of some convolutions has a
+    fiftieth of the next one's products, and takes a quarter of its time.
+    """
+    later = _later_products(spec, num_classes)
+    work = [
+        (later if index else 2) * (2 * one.products + _VALUE_FLOPS * one.values / 2)
+        for index, one in enumerate(_layers(spec, image_shape, num_classes))
+    ]
+    return [sum(work)] if spec.num_stages == 1 else work
+
+
+class _Layer(NamedTuple):
+    """What a layer does with an image."""
+
+    positions: int  # 1 of a dense layer
+    fan_in: int
+    width: int
+
+    @property
+    def products(self) -> int:
+        """Multiplications."""
+        return self.positions * self.fan_in * self.width
+
+    @property
+    def values(self) -> int:
+        """How many are read and made."""
+        return self.positions * (self.fan_in + self.width)
+
+
+def _layers(
+    spec: RunSpec, image_shape: Sequence[int], num_classes: int
+) -> list[_Layer]:
     widths = spec.layer_widths
-    maps = check_shape(spec, size.image_shape, size.classes)
+    maps = check_shape(spec, image_shape, num_classes)
     if maps is None:
-        below = (size.inputs, *widths)
-        return [one * other for one, other in itertools.pairwise(below)]
+        below = (math.prod(image_shape), *widths)
+        return [_Layer(1, *pair) for pair in itertools.pairwise(below)]
     return [
-        maps.fan_in(widths, index) * maps.makes(widths, index).size
-        for index in range(len(widths))
+        _Layer(maps.reads(widths, index).positions, maps.fan_in(widths, index), width)
+        for index, width in enumerate(widths)
     ]
 
 
 def _later_products(spec: RunSpec, num_classes: int) -> int:
-    """Products of a step in a layer above the first: forward and of gradients."""
+    """Products of a step in a layer above the first: forward and of gradients.
+
+    The first layer has two: forward, and the gradient of its weights.
+    """
     if spec.trainer == "backprop":
         return 3  # its inputs have a gradient, too
     if spec.pathway != "standard":

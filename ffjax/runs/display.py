@@ -3,6 +3,7 @@
 import pathlib
 import shlex
 import time
+from collections.abc import Sequence
 
 import numpy as np
 import rich.console
@@ -15,6 +16,7 @@ from ffjax.config.spec import RunSpec
 from ffjax.paper import names
 from ffjax.paper.names import duration
 from ffjax.records import Place, Record, record_path
+from ffjax.runs import cost
 
 # Seconds between two lines about the same layer in a file.
 _LINE_SECONDS = 10.0
@@ -94,7 +96,7 @@ class Display:
     def start_run(
         self,
         name: str,
-        num_layers: int,
+        stages: Sequence[float],
         epochs: int,
         work: float,
         *,
@@ -105,16 +107,24 @@ class Display:
 
         Args:
           name: of the run, for people.
-          num_layers: that are trained one after the other.
+          stages: the expected work of an epoch of each layer, in any unit, in the order
+            in which they are trained.
           epochs: of each.
-          work: that it is expected to be.
+          work: that the run is expected to be.
           is_whole: whether the network is trained as a whole, not layer by layer.
           place: where it is trained; a place has one run at a time.
         """
         self._waiting = ""
         every = _GRID_LINE_SECONDS if self.is_grid else _LINE_SECONDS
-        self._runs[place] = run = _RunClock(name, num_layers, epochs, work, every)
+        self._runs[place] = run = _RunClock(name, stages, epochs, work, every)
         run.is_whole = is_whole
+
+    def start_network(
+        self, spec: RunSpec, image_shape: Sequence[int], num_classes: int
+    ) -> None:
+        """A network begins that is no run of a grid."""
+        stages = cost.stage_work(spec, image_shape, num_classes)
+        self.start_run("", stages, spec.epochs, sum(stages))
 
     def epochs_done(self, layer: int, losses: np.ndarray, *, place: int = 0) -> None:
         """Some epochs of a layer are done."""
@@ -214,10 +224,15 @@ class _RunClock:
     """Progress of one run, and when its next line is due."""
 
     def __init__(
-        self, name: str, num_layers: int, epochs: int, work: float, line_seconds: float
+        self,
+        name: str,
+        stages: Sequence[float],
+        epochs: int,
+        work: float,
+        line_seconds: float,
     ):
         self.name = name
-        self.num_layers = num_layers
+        self.stages = stages
         self.epochs = epochs
         self.work = work
         self.is_whole = False  # the network is trained as a whole, not by layers
@@ -226,20 +241,21 @@ class _RunClock:
         self._epoch = 0
         self._loss = float("nan")
         self._first_report = True
-        self._timed_epochs = 0  # epochs whose time is known to be free of compilation
+        self._timed_work = (
+            0.0  # of epochs whose time is known to be free of compilation
+        )
         self._timed_seconds = 0.0
         self._last_report = self._last_line = time.monotonic()
 
     def share_done(self) -> float:
-        done = self._layer * self.epochs + self._epoch
-        return done / (self.num_layers * self.epochs)
+        return 1 - self._work_left() / (self.epochs * sum(self.stages))
 
     def advance(self, layer: int, losses: np.ndarray) -> None:
         now = time.monotonic()
         if layer != self._layer:
             self._layer, self._epoch, self._first_report = layer, 0, True
         if not self._first_report:
-            self._timed_epochs += len(losses) - self._epoch
+            self._timed_work += self.stages[layer] * (len(losses) - self._epoch)
             self._timed_seconds += now - self._last_report
         self._first_report = False
         self._last_report = now
@@ -253,16 +269,20 @@ class _RunClock:
         return True
 
     def text(self) -> str:
-        layer = "" if self.is_whole else f"layer {self._layer + 1}/{self.num_layers} · "
+        place = f"layer {self._layer + 1}/{len(self.stages)} · "
+        layer = "" if self.is_whole else place
         text = (
             f"{layer}epoch {self._epoch:>{len(str(self.epochs))}}/{self.epochs} · "
             f"loss {self._loss:.4f}"
         )
-        if not self._timed_epochs:
+        if not self._timed_work:
             return text
-        epochs = (self.num_layers - self._layer) * self.epochs - self._epoch
-        left = epochs * self._timed_seconds / self._timed_epochs
+        left = self._work_left() * self._timed_seconds / self._timed_work
         return f"{text} · {duration(left)} left"
+
+    def _work_left(self) -> float:
+        left = self.epochs * sum(self.stages[self._layer :])
+        return left - self._epoch * self.stages[self._layer]
 
     def render(self, with_name: bool):
         row = rich.table.Table.grid(padding=(0, 1))

@@ -64,10 +64,11 @@ class Worker:
 def start(workdir: Workdir, runs: Sequence[Run], place: int = 0) -> None:
     """Shows that a group begins."""
     spec = runs[0].spec
+    size = cost.sizes(spec)
     more = f" and {len(runs) - 1} more" if len(runs) > 1 else ""
     workdir.display.start_run(
         f"{runs[0].title}{more}",
-        spec.num_stages,
+        cost.stage_work(spec, size.image_shape, size.classes),
         spec.epochs,
         sum(cost.cpu_seconds(run.spec) for run in runs),
         is_whole=spec.trainer == "backprop",

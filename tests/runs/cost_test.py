@@ -80,8 +80,28 @@ def test_description(seeds, expected):
 def test_convolutions():
     fields = {"dataset": "mnist", "layer": "conv", "widths": (20, 30), "pool": (1, 0)}
     first, later = 28 * 28 * 9 * 20, 14 * 14 * 9 * 20 * 30
-    spec = config.make_spec(**fields)
-    assert cost.layer_products(spec, cost.sizes(spec)) == [first, later]
     expected = 60000 * (3 * 4 * (first + later)) + 70000 * 2 * (first + later)
     for pathway in ("ffcl", "groups"):
         assert _flops(**fields, epochs=3, pathway=pathway) == expected
+
+
+def _shares(shape, **fields):
+    work = cost.stage_work(config.make_spec(**fields), shape, 10)
+    return [one / sum(work) for one in work]
+
+
+def test_the_work_of_layers_is_in_proportion_to_their_time():
+    # Those of Fashion-MNIST's convolutions in bfloat16, measured on a core.
+    conv = {"layer": "conv", "widths": (100, 200, 400, 400), "pool": (1, 1, 0, 0)}
+    seconds = np.array([9.7, 38.0, 24.5, 57.0])  # an epoch
+    shares = _shares((28, 28), **conv, pathway="groups", goodness="mean")
+    np.testing.assert_allclose(shares, seconds / seconds.sum(), rtol=0.25)
+
+
+def test_the_work_of_dense_layers_and_of_a_whole_network():
+    fields = {"num_layers": 3, "width": 784}
+    np.testing.assert_allclose(_shares((28, 28), **fields), 1 / 3)
+    # Above the first layer of the standard pathway, each label has inputs of its own.
+    shares = _shares((28, 28), **fields, pathway="standard")
+    np.testing.assert_allclose(shares, [0.2, 0.4, 0.4])
+    assert _shares((28, 28), **fields, trainer="backprop") == [1.0]

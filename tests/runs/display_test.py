@@ -38,7 +38,7 @@ def _record(goodness="sos", accuracy=50.0, dataset="mnist", **changes):
 
 def _do(display, record, work=1.0, epochs=5):
     name = f"{record.spec.goodness} seed 42"
-    display.start_run(name, 2, epochs, work)
+    display.start_run(name, [1.0, 1.0], epochs, work)
     for layer in range(2):
         for epoch in range(epochs):
             display.epochs_done(layer, np.full(epoch + 1, 0.25))
@@ -75,7 +75,7 @@ def test_a_grid_in_a_file_has_one_line_for_each_short_run(clock):
 def test_a_long_run_of_a_grid_gives_a_sign_of_life_each_minute(clock):
     console = _console()
     with Display(2, 2.0, console) as display:
-        display.start_run("sos seed 42", 1, 100, 1.0)
+        display.start_run("sos seed 42", [1.0], 100, 1.0)
         for epoch in range(100):
             clock[0] += 3
             display.epochs_done(0, np.full(epoch + 1, 0.25))
@@ -83,6 +83,22 @@ def test_a_long_run_of_a_grid_gives_a_sign_of_life_each_minute(clock):
     assert _lines(console)[0] == (
         "  sos seed 42: layer 1/1 · epoch  20/100 · loss 0.2500 · 4 min 0 s left"
     )
+
+
+def test_a_layer_of_more_work_takes_longer(clock):
+    console = _console()
+    with Display(1, 1.0, console) as display:
+        display.start_run("", [1.0, 4.0], 10, 1.0)
+        for epoch in range(5):
+            clock[0] += 10
+            display.epochs_done(0, np.full(epoch + 1, 0.25))
+        # Four epochs of 10 s are timed. Five are left of this layer, ten of the next.
+        assert _lines(console)[-1].endswith(
+            "epoch  5/10 · loss 0.2500 · 7 min 30 s left"
+        )
+        clock[0] += 100  # of which nobody knows how long was compilation
+        display.epochs_done(1, np.full(1, 0.25))
+    assert _lines(console)[-1].endswith("epoch  1/10 · loss 0.2500 · 6 min 0 s left")
 
 
 def test_a_single_run_in_a_file_shows_first_and_last_epochs(clock):
@@ -122,7 +138,7 @@ def test_each_dataset_has_a_best(clock):
 def test_failures_are_counted(clock):
     console = _console()
     with Display(2, 2.0, console) as display:
-        display.start_run("sos seed 42", 1, 1, 1.0)
+        display.start_run("sos seed 42", [1.0], 1, 1.0)
         display.fail_run("sos seed 42", "MemoryError: [bold]no[/bold]", 1.0, 0.0)
         _do(display, _record())
     assert (
@@ -145,7 +161,7 @@ def test_a_terminal_has_a_line_for_the_grid_and_one_for_the_run():
     console = _console(terminal=True, width=70)
     display = Display(3, 3.0, console)
     _do(display, _record(accuracy=80.0))
-    display.start_run("moment seed 42", 2, 5, 1.0)
+    display.start_run("moment seed 42", [1.0, 1.0], 5, 1.0)
     display.epochs_done(1, np.full(2, 0.25))
     with console.capture() as capture:
         console.print(display._render())
@@ -159,7 +175,7 @@ def test_runs_at_the_same_time_have_a_line_each(clock):
     console = _console(terminal=True, width=99)
     display = Display(4, 4.0, console)
     for place, name in enumerate(("sos seed 42", "moment seed 42")):
-        display.start_run(name, 1, 4, 1.0, place=place)
+        display.start_run(name, [1.0], 4, 1.0, place=place)
         display.epochs_done(0, np.full(2, 0.25), place=place)
     clock[0] += 10
     with console.capture() as capture:
