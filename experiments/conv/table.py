@@ -65,17 +65,17 @@ def pathways(folder: str | pathlib.Path = "conv/search") -> str:
     return tables.listing(shown, "method", names.method, VALID)
 
 
-def _row(spec: RunSpec) -> str:
-    parts = [names.method(spec), f"{'-'.join(map(str, spec.layer_widths))} channels"]
-    if spec.trainer == "ff":
-        parts.append(f"normalisation {spec.normalisation}")
-    return ", ".join(parts)
-
-
 def best(folder: str | pathlib.Path = "conv") -> str:
-    """The networks chosen, and the same trained by backpropagation."""
+    """The network of each dataset, and the same trained by backpropagation."""
     shown = tables.entries(config.expand(conv.get_config()), folder)
-    return tables.pivot(shown, "network", _row, tables.dataset)
+    datasets = list(conv.NETWORKS)
+    shown.sort(
+        key=lambda entry: (
+            datasets.index(entry.spec.dataset),
+            entry.spec.trainer == "backprop",
+        )
+    )
+    return tables.listing(shown, "method", names.method)
 
 
 TABLES = {
