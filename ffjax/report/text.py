@@ -23,6 +23,8 @@ from ffjax.report.contents import Contents
 
 Value = str | float | int | None  # of a field in a CSV file
 
+_SHOWN = 4  # comparisons of a claim in report.md; some have dozens
+
 
 def files(contents: Contents) -> dict[str, str]:
     """The text files of the report, by name."""
@@ -280,13 +282,21 @@ def _markdown(contents: Contents) -> str:
 def _md_claims(setting: str, verdicts: Iterable[audit.Verdict]) -> str:
     lines = []
     for v in verdicts:
-        papers = "; ".join(v.paper_numbers)
+        papers = _first(v.paper_numbers)
         if papers and v.paper_run:
             papers = f"{v.paper_run}: {papers}"
         notes = " ".join(filter(None, [f"{v.paper_text}.", v.claim.note]))
-        lines.append([v.claim.text, v.text, "; ".join(v.numbers), papers, notes])
+        lines.append([v.claim.text, v.text, _first(v.numbers), papers, notes])
     heads = ["claim", "verdict", "ours", "paper's numbers", "paper's own tables"]
     return f"### At {_md(setting)}\n\n{markdown_table(heads, lines)}"
+
+
+def _first(comparisons: Sequence[str]) -> str:
+    """Those that decide a verdict; claims.csv has all of them."""
+    more = len(comparisons) - _SHOWN
+    return "; ".join(
+        [*comparisons[:_SHOWN], *([f"and {more} more"] if more > 0 else [])]
+    )
 
 
 def _paper(cell: Cell, common: str) -> str:

@@ -114,6 +114,22 @@ def test_claims_are_listed_with_setting_verdict_and_whose_numbers(tmp_path):
     assert "Fashion-MNIST, 4x2000, 60 epochs: " in made["report.md"]
 
 
+def test_of_many_comparisons_the_decisive_ones_are_in_the_text_and_all_in_csv(tmp_path):
+    made = files(tmp_path, made_up.quick_grid())
+    lines = csv.DictReader(io.StringIO(made["tables/claims.csv"]))
+    many = {
+        line["claim"]: line["paper"].split("; ")
+        for line in lines
+        if line["paper"].count("; ") > 20
+    }
+    assert many
+    for claim, comparisons in many.items():
+        rows = [x for x in made["report.md"].splitlines() if x.startswith(f"| {claim}")]
+        for row in rows:
+            assert f"; {comparisons[3]}; and {len(comparisons) - 4} more |" in row
+            assert comparisons[4] not in row
+
+
 def test_the_terminal_table_has_ours_and_the_papers():
     made = made_up.quick_grid()
     made.append(made_up.record(made_up.spec(goodness="[red]x[/red]", epochs=10)))
