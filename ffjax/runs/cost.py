@@ -36,7 +36,10 @@ def flops(spec: RunSpec) -> float:
     candidates = size.classes if carries_label else 1
     layers = _layers(spec, size.image_shape, size.classes)
     first, *above = (one.products for one in layers)
-    step = 2 * (2 * first + _later_products(spec, size.classes) * sum(above))
+    step = 2 * sum(
+        _step_products(spec, size.classes, index) * one.products
+        for index, one in enumerate(layers)
+    )
     look = 2 * (first + candidates * sum(above))
     return float(size.train * (spec.epochs * step + look) + size.test * look)
 
@@ -50,9 +53,9 @@ def stage_work(
     what is done with single values counts: the first of some convolutions has a
     fiftieth of the next one's products, and takes a quarter of its time.
     """
-    later = _later_products(spec, num_classes)
     work = [
-        (later if index else 2) * (2 * one.products + _VALUE_FLOPS * one.values / 2)
+        _step_products(spec, num_classes, index)
+        * (2 * one.products + _VALUE_FLOPS * one.values / 2)
         for index, one in enumerate(_layers(spec, image_shape, num_classes))
     ]
     return [sum(work)] if spec.num_stages == 1 else work
@@ -90,11 +93,10 @@ def _layers(
     ]
 
 
-def _later_products(spec: RunSpec, num_classes: int) -> int:
-    """Products of a step in a layer above the first: forward and of gradients.
-
-    The first layer has two: forward, and the gradient of its weights.
-    """
+def _step_products(spec: RunSpec, num_classes: int, index: int) -> int:
+    """Products of a step in a layer: forward and of gradients."""
+    if index == 0:
+        return 2  # forward, and the gradient of its weights
     if spec.trainer == "backprop":
         return 3  # its inputs have a gradient, too
     if spec.pathway != "standard":

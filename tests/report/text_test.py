@@ -125,6 +125,7 @@ def test_of_many_comparisons_the_decisive_ones_are_in_the_text_and_all_in_csv(tm
     assert many
     for claim, comparisons in many.items():
         rows = [x for x in made["report.md"].splitlines() if x.startswith(f"| {claim}")]
+        assert rows
         for row in rows:
             assert f"; {comparisons[3]}; and {len(comparisons) - 4} more |" in row
             assert comparisons[4] not in row

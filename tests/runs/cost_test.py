@@ -80,6 +80,8 @@ def test_description(seeds, expected):
 def test_convolutions():
     fields = {"dataset": "mnist", "layer": "conv", "widths": (20, 30), "pool": (1, 0)}
     first, later = 28 * 28 * 9 * 20, 14 * 14 * 9 * 20 * 30
+    layers = cost._layers(config.make_spec(**fields), (28, 28), 10)
+    assert [one.products for one in layers] == [first, later]
     expected = 60000 * (3 * 4 * (first + later)) + 70000 * 2 * (first + later)
     for pathway in ("ffcl", "groups"):
         assert _flops(**fields, epochs=3, pathway=pathway) == expected
